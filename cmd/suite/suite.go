@@ -247,6 +247,8 @@ type Config struct {
 	AllowHosts []string
 	// AllowOrigins are web origins whose pages may call the gateway.
 	AllowOrigins []string
+	// OfCommand is set if the suite belongs to a command and ends with it.
+	OfCommand bool
 	// Version is the version that clients see; may be empty.
 	Version string
 }

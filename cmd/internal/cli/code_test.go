@@ -5,19 +5,23 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 )
 
 // The folder is registered for writing beside its read-only server, once per set of permissions.
@@ -63,6 +67,17 @@ func TestCodeGivesTheFolder(t *testing.T) {
 	if diff := cmp.Diff([]string{"there"}, w.executor.Created[5].GetMcpIds()); diff != "" {
 		t.Error(diff)
 	}
+	for _, args := range [][]string{{"--parallel", "0"}, {"--parallel", "33"}, {"--max-loops", "1001"}, {"--max-subtasks", "0"}} {
+		w.pawl(append([]string{"code", "x"}, args...)...).expect(t, 64, "", "pawl: "+args[0]+" "+args[1]+": it must be ")
+	}
+	for _, n := range []string{"-1", "5000000000", "two"} {
+		w.pawl("code", "x", "--parallel="+n).expect(t, 64, "", `--parallel: "`+n+`" is negative, too large, or no whole number`)
+		w.pawl("code", "x", "--parallel", n).expect(t, 64, "", `--parallel: "`+n+`" is negative, too large, or no whole number`)
+	}
+	w.pawl("code", "x", "--allow-command", "").expect(t, 64, "", "--allow-command is empty")
+	w.pawl("agents", "update", "coder", "--parallel", "2").expect(t, 64, "", "add --flow coding")
+	w.pawl("agents", "create", "other", "--max-loops", "2", "--flow", "agent").expect(t, 64, "", "add --flow coding")
+	w.pawl("agents", "create", "other", "--max-loops", "0", "--flow", "coding").expect(t, 64, "", "--max-loops 0")
 	w.serveElsewhere()
 	w.pawl("code", "x", "--key", "k").expect(t, 64, "", "the folder must be named")
 }
@@ -142,17 +157,24 @@ func TestCodePlanOnly(t *testing.T) {
 
 // A plan is approved as shown, edited as YAML, or refused; a plan that is not understood is asked for again.
 func TestCodeConfirmPlan(t *testing.T) {
-	for name, tc := range map[string]struct{ typed, edited string }{
-		"approved": {typed: "y\n"},
-		"refused":  {typed: "n\ntoo much\n"},
-		"edited":   {typed: "e\ny\n", edited: "mainTask: Less\nsubtasks:\n- {id: a, title: Only this, dependsOn: []}\n"},
-		"mistaken": {typed: "e\nd\n", edited: "subtasks: [{id: a, titel: x}]"},
+	const less = "mainTask: Less\nsubtasks:\n- {id: a, title: Only this, dependsOn: []}\n"
+	for name, tc := range map[string]struct {
+		typed  string
+		edited []string
+	}{
+		"approved":  {typed: "y\n"},
+		"refused":   {typed: "n\ntoo much\n"},
+		"edited":    {typed: "e\ny\n", edited: []string{less}},
+		"mistaken":  {typed: "e\nd\n", edited: []string{"subtasks: [{id: a, titel: x}]"}},
+		"corrected": {typed: "e\ny\n", edited: []string{"subtasks: [{id: a, titel: x}]", "subtasks: oh", "mainTask: Nothing\n", less}},
+		"unchanged": {typed: "e\ny\n"},
+		"cycle":     {typed: "e\ny\ny\n", edited: []string{"subtasks: [{id: loop, title: x, dependsOn: [loop]}]", less}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			chdir(t, "app")
 			w.tty, w.typed = true, strings.NewReader(tc.typed)
-			w.edit = editor(t, tc.edited)
+			w.edit = editor(t, tc.edited...)
 			w.executor.OnCreate = func(tape *clitest.Tape, _ *executorv1.CreateTaskRequest) {
 				tape.Wait(clitest.PlanWait()).Play(clitest.AskPlan("Make the tests pass", plan...), clitest.Stop("plan"))
 			}
@@ -161,12 +183,19 @@ func TestCodeConfirmPlan(t *testing.T) {
 					tape.Play(clitest.Cancelled(req.GetReject().GetReason()))
 					return nil
 				}
+				if plan := req.GetApprove().GetPlan(); plan.GetSubtasks() != nil && plan.GetSubtasks()[0].GetId() == "loop" {
+					return aCycle()
+				}
 				tape.Resume().Play(clitest.Success("Done: " + req.GetApprove().GetPlan().GetMainTask()))
 				return nil
 			}
 			w.golden("code plan "+name, w.pawl("code", "Make the tests pass"))
 		})
 	}
+}
+
+func aCycle() error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the plan has a cycle: loop → loop")
 }
 
 // The commands that answer a plan elsewhere.
@@ -180,18 +209,30 @@ func TestApprovePlan(t *testing.T) {
 	w.golden("show plan", w.pawl("show", "last"))
 	w.pawl("approve", "last", "-d", "--input", `{"subtasks":[{"id":"a","title":"A"}]}`).expect(t, 0, "", "")
 	w.pawl("approve", "last", "-d", "--input", `{"steps":[]}`).expect(t, 1, "", "not understood")
-	w.tty, w.edit = true, editor(t, "subtasks:\n- {id: b, title: B}\n")
+	w.tty, w.edit = true, editor(t, "subtasks:\n- {id: loop, title: B}\n", "subtasks:\n- {id: b, title: B}\n")
+	w.executor.OnResume = func(_ *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
+		if req.GetApprove().GetPlan().GetSubtasks()[0].GetId() == "loop" {
+			return aCycle()
+		}
+		return nil
+	}
+	w.pawl("approve", "last", "-d", "--edit").expect(t, 0, "", "")
+	w.edit = editor(t)
+	w.executor.OnResume = func(*clitest.Tape, *executorv1.ResumeTaskRequest) error { return nil }
 	w.pawl("approve", "last", "-d", "--edit").expect(t, 0, "", "")
 	w.pawl("reject", "last", "-d").expect(t, 0, "", "")
 	var got []string
 	for _, req := range w.executor.Resumed {
 		id := "reject"
-		if req.GetReject() == nil {
-			id = req.GetApprove().GetPlan().GetSubtasks()[0].GetId()
+		if plan := req.GetApprove().GetPlan(); req.GetReject() == nil {
+			id = "as shown"
+			if plan != nil {
+				id = plan.GetSubtasks()[0].GetId()
+			}
 		}
 		got = append(got, id)
 	}
-	if diff := cmp.Diff([]string{"a", "b", "reject"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"a", "loop", "b", "as shown", "reject"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -256,19 +297,59 @@ func TestCodeSeveralWaits(t *testing.T) {
 	}
 }
 
-// editor is an editor that replaces the text.
-func editor(t *testing.T, edited string) func(context.Context, string) (string, error) {
+// editor is an editor that replaces the text, by another one each time. The last one stays.
+func editor(t *testing.T, edited ...string) func(context.Context, string) (string, error) {
+	times := 0
 	return func(_ context.Context, text string) (string, error) {
-		if !strings.Contains(text, "dependsOn: [parser]") {
+		times++
+		switch wrong := strings.Contains(text, "\n# Correct it, or leave"); {
+		case wrong && (times == 1 || !strings.HasSuffix(text, edited[times-2])), !wrong && !strings.Contains(text, "dependsOn: [parser]"):
 			t.Errorf("the editor got %q", text)
+		case times > len(edited):
+			return text, nil
 		}
-		return edited, nil
+		return edited[times-1], nil
 	}
 }
 
 func sumOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// The change that a call would make is shown without a terminal, too.
+func TestDiffBeforeAnApproval(t *testing.T) {
+	w := newWorld(t)
+	dir := chdir(t, "app")
+	w.serveElsewhere()
+	w.executor.OnCreate = func(tape *clitest.Tape, req *executorv1.CreateTaskRequest) {
+		tool, input := req.GetMcpIds()[0]+"/write_file", `{"path":"`+filepath.Join(dir, "a.txt")+`","content":"one\n"}`
+		wait := clitest.ApprovalWait("s1", tool, input, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+		tape.Wait(wait).Play(clitest.PlanCreated("x", clitest.Subtask("a", "A")), clitest.AskApproval("s1", tool, input, wait.GetRisk()), clitest.Stop("s1"))
+	}
+	const diff = "+++ b/a.txt\n@@ -0,0 +1,1 @@\n+one\n"
+	w.pawl("code", "x").expect(t, 2, "", diff)
+	w.pawl("code", "x", "--json").expect(t, 2, "", diff)
+	w.pawl("show", "last").expect(t, 0, diff, "")
+}
+
+// After a lost connection, the open question is shown again.
+func TestQuestionAfterALostConnection(t *testing.T) {
+	w := newWorld(t)
+	chdir(t, "app")
+	server := w.serveElsewhere()
+	typed, keyboard := io.Pipe()
+	defer keyboard.Close()
+	w.tty, w.typed = true, typed
+	w.executor.OnCreate, w.executor.OnResume = asks(commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
+	run := w.start("run", "write", "--no-workspace")
+	run.saw("[d]etach, ?: ")
+	server.Stop()
+	run.saw("went away")
+	w.serveElsewhere()
+	run.saw("connected again\n  ? [a]pprove, ")
+	typeLine(t, keyboard, "a")
+	run.wait().expect(t, 0, "Written.", "")
 }
 
 func typeLine(t *testing.T, keyboard io.Writer, text string) {
@@ -424,7 +505,7 @@ func TestUndoRefuses(t *testing.T) {
 	if c.files()["gone.txt"] != "old\n" || c.files()["a.txt"] != "mine\n" {
 		t.Error(c.files())
 	}
-	c.pawl("undo", "last", "--force").expect(t, 0, "as before task", "")
+	c.pawl("undo", "last", "--force").expect(t, 0, "as before task", "what a.txt held is kept in .pawl/backups/a.txt/")
 	if diff := cmp.Diff(before, c.files()); diff != "" {
 		t.Error(diff)
 	}
@@ -449,6 +530,40 @@ func TestUndoRefusesWhatWasChangedMeanwhile(t *testing.T) {
 	c.pawl("undo", "last", "--force").expect(t, 0, "as before task", "")
 	if diff := cmp.Diff(before, c.files()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A name with spaces is one that patch understands.
+func TestDiffOfANameWithSpaces(t *testing.T) {
+	c := newCoded(t)
+	c.call("write_file", map[string]any{"path": "b c.txt", "content": "b\n"})
+	got := c.pawl("diff", "last")
+	got.expect(t, 0, "+++ b/b c.txt\t\n@@", "")
+	if err := os.Remove(filepath.Join(c.dir, "b c.txt")); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"git", "apply"}, {"patch", "-p1", "-R", "-f"}} {
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		cmd.Dir, cmd.Stdin = c.dir, strings.NewReader(got.out)
+		if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrNotFound) {
+			t.Errorf("%v: %v\n%s", command, err, out)
+		}
+	}
+}
+
+// D12: a connection that breaks during an undo does not change what is undone, and another undo goes on.
+func TestUndoAfterALostConnection(t *testing.T) {
+	for name, times := range map[string]int{"once": 1, "at every call": 100} {
+		t.Run(name, func(t *testing.T) {
+			c, before := edited(t)
+			c.tape.Play(clitest.Success("Done."))
+			c.pool.Lose = func(*mcppoolv1.CallToolRequest) bool { times--; return times >= 0 }
+			c.pawl("undo", "last").expect(t, 0, "as before task", "")
+			if diff := cmp.Diff(before, c.files()); diff != "" {
+				t.Error(diff)
+			}
+			c.pawl("undo", "last").expect(t, 0, "they are as before it", "")
+		})
 	}
 }
 
@@ -492,7 +607,13 @@ func TestCancelSubtask(t *testing.T) {
 	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
 		tape.Play(clitest.SubtaskChanged(req.GetSubtaskId(), executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED, req.GetReason()))
 	}
-	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "subtask a of task a0000001 ends when its running call ends", "")
+	w.pawl("cancel", "last", "--subtask", "a", "-d").expect(t, 0, "subtask a of task a0000001 ends when its running call ends", "")
+	w.pawl("cancel", "last", "--subtask", "a").expect(t, 0, "⊘ subtask a of task a0000001 is cancelled, and so are those that depend on it", "")
+	w.executor.OnCancel = func(tape *clitest.Tape, req *executorv1.CancelTaskRequest) {
+		go tape.Play(clitest.SubtaskChanged("b", executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED, "")).
+			Play(clitest.SubtaskChanged(req.GetSubtaskId(), executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED, "done"))
+	}
+	w.pawl("cancel", "last", "--subtask", "a").expect(t, 1, "subtask a of task a0000001 ended before it could be cancelled: completed", "")
 }
 
 // A command that follows a task from the middle knows the plan and the files from before.

@@ -319,3 +319,15 @@ func TestFourProcesses(t *testing.T) {
 	w.pawl("mcp", "list", "--server", executor.Addr).expect(t, 0, "files", "")
 	w.pawl("mcp", "list", "--server", executor.Addr, "--pool", planner.Addr).expect(t, 1, "", "no MCP pool answers at "+planner.Addr)
 }
+
+// The models to compare are arguments; a flag that would be ignored is an error.
+func TestEvalModels(t *testing.T) {
+	w := newWorld(t)
+	for want, args := range map[string][]string{
+		"--compare takes the models without --model\n  next: pawl eval FILE --compare a b c": {"--compare", "a", "b", "--model", "c"},
+		"--compare needs two models": {"--compare", "a"},
+		`"a" is not expected`:        {"a"},
+	} {
+		w.pawl(append([]string{"eval", filepath.Join(w.wd, "config_test.go")}, args...)...).expect(t, 64, "", want)
+	}
+}

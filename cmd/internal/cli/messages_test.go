@@ -24,17 +24,28 @@ func TestNoTasksInAState(t *testing.T) {
 	}
 }
 
-// An answer to the last task means the newest one that waits; the person is told if a newer one does not.
-func TestLastTaskThatWaits(t *testing.T) {
+// The last task is the newest one in all commands. An answer to it never goes to an older task.
+func TestLastTaskIsTheNewest(t *testing.T) {
 	w := newWorld(t)
 	w.serveElsewhere()
 	w.executor.Add("Write it").Wait(clitest.ApprovalWait("s1", tool, `{}`, commonv1.RiskLevel_RISK_LEVEL_LOW)).Play(clitest.Stop("s1"))
 	w.executor.Add("Look").Play(clitest.Success("seen"))
 	_, w.executor.OnResume = asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
-	w.pawl("approve", "last", "-d").expect(t, 0, "task a0000001 is", "the newest task that waits is a0000001: Write it")
-	if len(w.executor.Resumed) != 1 || w.executor.Resumed[0].GetId() != clitest.ID(1) {
+	w.pawl("show", "last").expect(t, 0, clitest.ID(2), "")
+	for _, command := range []string{"approve", "reject", "params", "input", "outcome"} {
+		args := map[string][]string{"params": {"a=b"}, "input": {"--decline"}, "outcome": {"--retry"}}[command]
+		w.pawl(append([]string{command, "last", "-d"}, args...)...).expect(t, 1, "",
+			"task a0000002 waits for nothing; it is done\n  next: name a task that waits: a0000001 (Write it); pawl show TASK shows its question")
+	}
+	if len(w.executor.Resumed) > 0 {
 		t.Error(w.executor.Resumed)
 	}
+	for range 6 {
+		w.executor.Add("Wait").Wait(clitest.ApprovalWait("s1", tool, `{}`, commonv1.RiskLevel_RISK_LEVEL_LOW)).Play(clitest.Stop("s1"))
+	}
+	w.executor.Add("Look").Play(clitest.Success("seen"))
+	w.pawl("reject", "last").expect(t, 1, "", "a0000004 (Wait), …; pawl show")
+	w.pawl("reject", "a0000004", "-d").expect(t, 0, "", "")
 }
 
 func TestLastTaskWithoutOneThatWaits(t *testing.T) {

@@ -1,13 +1,17 @@
 package clitest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"pawl.dev/mcppool-svc/mcppool"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
 
@@ -17,7 +21,17 @@ type Pool struct {
 	*Script
 	// OnCall answers tool calls; nil: the real pool does.
 	OnCall func(*mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error
+	// Lose reports whether the server stops after the real pool has made a call, so that its result is lost; may be nil.
+	Lose func(*mcppoolv1.CallToolRequest) bool
 }
+
+// lost is a stream whose messages do not arrive.
+type lost struct {
+	grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]
+}
+
+// Send drops a message.
+func (lost) Send(*mcppoolv1.CallToolResponse) error { return nil }
 
 // NewPool registers and activates servers as the user local.
 func NewPool(t testing.TB, servers ...*mcppoolv1.McpServer) *Pool {
@@ -63,7 +77,10 @@ func (p *Pool) Server(id string) *mcppoolv1.McpServer {
 
 // CallTool calls a tool.
 func (p *Pool) CallTool(req *mcppoolv1.CallToolRequest, stream grpc.ServerStreamingServer[mcppoolv1.CallToolResponse]) error {
-	if p.OnCall == nil {
+	switch {
+	case p.Lose != nil && p.Lose(req):
+		return cmp.Or(p.McpPoolServiceServer.CallTool(req, lost{stream}), error(errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "stopping")))
+	case p.OnCall == nil:
 		return p.McpPoolServiceServer.CallTool(req, stream)
 	}
 	return p.OnCall(req, stream.Send)

@@ -3,7 +3,6 @@
 package discover
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +48,8 @@ type Server struct {
 	Conn grpc.ClientConnInterface
 	// Close closes the connection, and stops an embedded server gracefully.
 	Close func() error
+
+	ofCommand bool // see ServerInfo.OfCommand
 }
 
 // Local reports whether the server certainly runs on this machine; a named one may run elsewhere.
@@ -114,12 +115,13 @@ const (
 	reconnectPatience = 30 * time.Second
 )
 
-// open finds a server, or starts one in this process if there is none.
-func (s *Session) open(ctx context.Context) (*Server, error) {
+// open finds a server, or starts one in this process if there is none. It waits for at most patience until a process that has the data folder answers
+// or exits.
+func (s *Session) open(ctx context.Context, patience time.Duration) (*Server, error) {
 	if s.cfg.Server != "" {
 		return s.dialNamed(ctx)
 	}
-	deadline := time.Now().Add(cmp.Or(s.cfg.Patience, patience))
+	deadline := time.Now().Add(patience)
 	for {
 		server, err := s.findExisting(ctx)
 		if errors.Is(err, ErrNone) && s.cfg.Start != nil {
@@ -150,6 +152,7 @@ func (s *Session) findExisting(ctx context.Context) (*Server, error) {
 	}
 	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && s.cfg.Alive(info.PID) {
 		if server, err := s.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
+			server.ofCommand = info.OfCommand
 			return server, nil
 		}
 	}
@@ -370,6 +373,8 @@ type ServerInfo struct {
 	DataDir   string    `json:"data,omitempty"`
 	// OwnSettings is set if the server has MCP servers, models or keys from its own files, which other commands do not know.
 	OwnSettings bool `json:"ownSettings,omitempty"`
+	// OfCommand is set if the server runs in a command other than pawl up, and ends with it.
+	OfCommand bool `json:"ofCommand,omitempty"`
 }
 
 // WriteServerFile writes the server file atomically, readable by its owner alone.

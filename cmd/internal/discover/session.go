@@ -62,7 +62,7 @@ func (s *Session) Server(ctx context.Context) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil {
-		server, err := s.open(ctx)
+		server, err := s.open(ctx, cmp.Or(s.cfg.Patience, patience))
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +95,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Reconnect finds a server after lost went away. Later callers get the server that the first caller found. Reconnect starts no server in this
-// process: it would lock the data folder, which the lost server needs when it starts again.
+// Reconnect finds a server after lost went away. Later callers get the server that the first caller found. Reconnect starts a server in this
+// process only if lost ended with the command that ran it: otherwise it would lock the data folder, which the lost server needs when it starts again.
 func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,15 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	if lost.Kind == Embedded {
 		return nil, ui.Errorf("the server inside this command ended").Then("run the command again; tasks go on where they were")
 	}
-	s.cfg.Note("the server at " + lost.Addr + " went away; waiting for it to come back")
-	server, err := s.await(ctx, lost.Addr)
+	var server *Server
+	var err error
+	if lost.ofCommand {
+		s.cfg.Note("the pawl command that ran the server at " + lost.Addr + " has ended; going on without it")
+		server, err = s.open(ctx, s.reconnectPatience())
+	} else {
+		s.cfg.Note("the server at " + lost.Addr + " went away; waiting for it to come back")
+		server, err = s.await(ctx, lost.Addr)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +123,13 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	return server, nil
 }
 
+func (s *Session) reconnectPatience() time.Duration {
+	return cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
+}
+
 // await looks for a server until one answers, for at most ReconnectPatience.
 func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
-	patience := cmp.Or(s.cfg.ReconnectPatience, reconnectPatience)
+	patience := s.reconnectPatience()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	retry := time.NewTicker(reconnectEvery)

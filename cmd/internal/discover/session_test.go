@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,33 @@ func TestClientDoesNotBecomeAServer(t *testing.T) {
 	var e *ui.Error
 	if !errors.As(err, &e) || !strings.Contains(e.Message, "did not come back within 100ms") || !strings.Contains(e.Next, "start one with pawl up") {
 		t.Errorf("%#v", err)
+	}
+}
+
+// A server that ended with its command is not waited for: nothing starts it again. The client takes its place.
+func TestClientTakesTheServerOfACommandOver(t *testing.T) {
+	server := clitest.Serve(t, clitest.NewExecutor())
+	cfg := config(t)
+	if err := discover.WriteServerFile(cfg.DataDir, discover.ServerInfo{PID: os.Getpid(), GRPC: server.Addr, OfCommand: true}); err != nil {
+		t.Fatal(err)
+	}
+	executor, locked := clitest.NewExecutor(), 2
+	executor.Add("one")
+	cfg.Start = func(context.Context, string) (*discover.Server, error) {
+		if locked--; locked >= 0 { // the command is ending
+			return nil, errLocked
+		}
+		return inside(executor), nil
+	}
+	session, err := opened(t, cfg, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	server.Stop()
+	list, err := executorv1.NewExecutorServiceClient(session).ListTasks(t.Context(), &executorv1.ListTasksRequest{})
+	if err != nil || len(list.GetTasks()) != 1 || !session.Embedded() {
+		t.Errorf("%v, %v", list, err)
 	}
 }
 

@@ -282,7 +282,7 @@ func (l *LiveLine) Draw(text string) {
 	if !l.On || text == l.shown {
 		return
 	}
-	Put(l.W, l.erase()+text)
+	Put(l.W, EraseRows(l.rows())+text)
 	l.shown = text
 }
 
@@ -291,14 +291,16 @@ func (l *LiveLine) Clear() {
 	if l.shown == "" {
 		return
 	}
-	Put(l.W, l.erase())
+	Put(l.W, EraseRows(l.rows()))
 	l.shown = ""
 }
 
-// erase returns the control sequence that removes the lines.
-func (l *LiveLine) erase() string {
-	if n := strings.Count(l.shown, "\n"); n > 0 {
-		return fmt.Sprintf("\r\x1b[%dA\x1b[J", n)
+func (l *LiveLine) rows() int { return 1 + strings.Count(l.shown, "\n") }
+
+// EraseRows returns the control sequence that erases the row of the cursor and the n-1 rows above it.
+func EraseRows(n int) string {
+	if n > 1 {
+		return fmt.Sprintf("\r\x1b[%dA\x1b[J", n-1)
 	}
 	return "\r\x1b[K"
 }

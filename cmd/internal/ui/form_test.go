@@ -52,3 +52,15 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// A question that is wider than the terminal takes several rows, which a status line above it must erase.
+func TestRowsOfAQuestion(t *testing.T) {
+	for name, tc := range map[string]struct{ columns, want int }{"no terminal": {0, 1}, "wide": {80, 1}, "exact": {60, 1}, "narrow": {40, 3}, "very narrow": {20, 5}} {
+		var out strings.Builder
+		p := &ui.Prompter{Lines: ui.NewLines(strings.NewReader("v\n")), Out: &out, Style: ui.Style{Color: true}, Columns: tc.columns, Subject: "[docs] "}
+		word, err := p.Choose(t.Context(), ui.Choice{Word: "approve"}, ui.Choice{Word: "grant", Label: "for this task"}, ui.Choice{Word: "view", Label: "all"})
+		if err != nil || word != "view" || p.Rows() != tc.want {
+			t.Errorf("%s: %q, %v: %d rows, want %d\n%s", name, word, err, p.Rows(), tc.want, out.String())
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ type Prompter struct {
 
 	draft draft
 	mu    sync.Mutex // guards asked
-	asked string     // the question in the terminal's last line
+	asked string     // the question in the terminal's last rows
 }
 
 // Choice is one answer of a menu.
@@ -45,15 +46,19 @@ type Choice struct {
 	Means string   // the explanation that ? shows
 }
 
+// unbroken takes the place of a space at which Wrap must not break a line.
+const unbroken = "\u00a0"
+
 // Choose shows a menu and returns the Word of the chosen answer.
 func (p *Prompter) Choose(ctx context.Context, choices ...Choice) (string, error) {
 	labels, letters := make([]string, len(choices)), make([]string, len(choices))
 	for i, c := range choices {
 		letters[i] = c.Word[:1]
-		labels[i] = strings.TrimSpace("[" + c.Word[:1] + "]" + c.Word[1:] + " " + c.Label)
+		labels[i] = strings.ReplaceAll(strings.TrimSpace("["+c.Word[:1]+"]"+c.Word[1:]+" "+c.Label), " ", unbroken)
 	}
+	menu := strings.ReplaceAll(Wrap(Line(p.Subject)+strings.Join(labels, ", ")+","+unbroken+"?:"+unbroken, p.Columns, 4, 4), unbroken, " ")
 	for {
-		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+Line(p.Subject)+strings.Join(labels, ", ")+", ?: ")
+		text, err := p.Read(ctx, "  "+p.Style.Yellow("?")+" "+menu)
 		if err != nil {
 			return "", err
 		}
@@ -140,6 +145,23 @@ func (p *Prompter) Repeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.Print("%s", p.asked)
+}
+
+// escape matches a sequence that sets a colour.
+var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Rows returns how many rows of the terminal the question takes that was asked last. Like Repeat, it is for another goroutine.
+func (p *Prompter) Rows() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rows := 0
+	for line := range strings.SplitSeq(escape.ReplaceAllString(p.asked, ""), "\n") {
+		rows++
+		if p.Columns > 0 {
+			rows += max(Width(line)-1, 0) / p.Columns
+		}
+	}
+	return rows
 }
 
 // Print writes to the terminal. It ignores errors: if the terminal is gone, reading the answer fails.

@@ -25,14 +25,9 @@ type EvalCmd struct {
 
 // Run measures the models.
 func (c *EvalCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	models := c.Models
-	switch {
-	case c.Compare && len(models) < 2:
-		return ui.Usagef("--compare needs two models").Then("pawl eval FILE --compare MODEL MODEL")
-	case !c.Compare && len(models) > 0:
-		return ui.Usagef("%q is not expected", models[0]).Then("pawl eval FILE --model %s, or --compare with several", models[0])
-	case !c.Compare:
-		models = []string{c.Model}
+	models, err := c.models()
+	if err != nil {
+		return err
 	}
 	f, err := eval.Load(c.File)
 	if err != nil {
@@ -54,6 +49,21 @@ func (c *EvalCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		return u.Document(map[string]any{"reports": reports})
 	}
 	return eval.Table(u.Out, reports...)
+}
+
+// models returns the models to measure.
+func (c *EvalCmd) models() ([]string, error) {
+	switch {
+	case c.Compare && c.Model != "":
+		return nil, ui.Usagef("--compare takes the models without --model").Then("pawl eval FILE --compare %s", strings.Join(append(c.Models, c.Model), " "))
+	case c.Compare && len(c.Models) < 2:
+		return nil, ui.Usagef("--compare needs two models").Then("pawl eval FILE --compare MODEL MODEL")
+	case !c.Compare && len(c.Models) > 0:
+		return nil, ui.Usagef("%q is not expected", c.Models[0]).Then("pawl eval FILE --model %s, or --compare with several", c.Models[0])
+	case !c.Compare:
+		return []string{c.Model}, nil
+	}
+	return c.Models, nil
 }
 
 // ModelsCmd is `pawl models`.

@@ -212,7 +212,7 @@ const silent = slog.LevelError + 4
 // Embed runs a suite with the settings of `pawl up` without flags. The suite listens on a free port, for other commands. It has no server
 // `workspace`, because a command in another folder may continue a waiting task.
 func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLevel) (*discover.Server, error) {
-	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS")}
+	cfg := suite.Config{DataDir: dataDir, GRPCAddr: "127.0.0.1:0", Version: h.Version, Models: os.Getenv("PAWL_MODELS"), OfCommand: true}
 	if err := kong.ApplyDefaults(&cfg.Executor); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ type AgentFields struct {
 }
 
 // apply writes the flags that are set into the agent.
-func (f *AgentFields) apply(agent *executorv1.Agent) {
+func (f *AgentFields) apply(agent *executorv1.Agent) error {
 	ui.Set(&agent.DisplayName, f.Name)
 	ui.Set(&agent.Description, f.Description)
 	ui.Set(&agent.Model, f.Model)
@@ -94,14 +94,23 @@ func (f *AgentFields) apply(agent *executorv1.Agent) {
 	if f.OnUnknownOutcome != nil {
 		agent.OnUnknownOutcome = ui.EnumValue[executorv1.OnUnknownOutcome](*f.OnUnknownOutcome)
 	}
+	if f.PlanFlags != (PlanFlags{}) && agent.GetFlow() != codingFlow {
+		return ui.Usagef("--confirm-plan, --parallel, --max-loops and --max-subtasks are for agents whose tasks have plans").Then("add --flow coding")
+	}
+	return f.PlanFlags.check()
 }
 
 // PlanFlags set how the plans of coding tasks are worked on.
 type PlanFlags struct {
-	ConfirmPlan *string `aliases:"plan-confirm" enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person confirms the plan of a coding task: ${enum} (default: by-risk)."`
-	Parallel    *uint32 `aliases:"max-parallel" placeholder:"N" help:"Subtasks that are worked on at once (default: 4)."`
-	MaxLoops    *uint32 `placeholder:"N" help:"How many times a subtask may think before it fails (default: 30)."`
-	MaxSubtasks *uint32 `placeholder:"N" help:"The most subtasks of a plan (default: 20)."`
+	ConfirmPlan *string `enum:"always,by-risk,never" placeholder:"WHEN" help:"When a person confirms the plan of a coding task: ${enum} (default: by-risk)."`
+	Parallel    *uint32 `placeholder:"N" help:"Subtasks that are worked on at once, 1 to 32 (default: 4)."`
+	MaxLoops    *uint32 `placeholder:"N" help:"How many times a subtask may think before it fails, 1 to 1000 (default: 30)."`
+	MaxSubtasks *uint32 `placeholder:"N" help:"The most subtasks of a plan, 1 to 200 (default: 20)."`
+}
+
+// check refuses limits that the services do not accept.
+func (f *PlanFlags) check() error {
+	return cmp.Or(checkLimit("parallel", f.Parallel, 1, 32), checkLimit("max-loops", f.MaxLoops, 1, 1000), checkLimit("max-subtasks", f.MaxSubtasks, 1, 200))
 }
 
 // planOptions returns a copy of the old options with the flags applied. Without flags it returns old, which may be nil.
@@ -129,7 +138,9 @@ type AgentsCreateCmd struct {
 // Run creates an agent.
 func (c *AgentsCreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	agent := &executorv1.Agent{}
-	c.apply(agent)
+	if err := c.apply(agent); err != nil {
+		return err
+	}
 	created, err := s.Agents.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: c.ID, Agent: agent})
 	return showAgent(u, created, "is created", err)
 }
@@ -154,7 +165,9 @@ func (c *AgentsUpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session
 	if c.AllServers {
 		agent.McpIds = nil
 	}
-	c.apply(agent)
+	if err := c.apply(agent); err != nil {
+		return err
+	}
 	paths := discover.Differences(old.ProtoReflect(), agent.ProtoReflect())
 	for i := range paths { // the update mask names the budget as a whole
 		paths[i], _, _ = strings.Cut(paths[i], ".")
@@ -269,7 +282,7 @@ func checkLimit[T ~uint32 | ~uint64 | ~int64 | ~float64](flag string, value *T, 
 	if *value > most {
 		text = "at most " + strconv.FormatFloat(float64(most), 'f', -1, 64)
 	}
-	return ui.Usagef("--%s %v: it must be %s", flag, *value, text).Then("leave --%s out to set no limit", flag)
+	return ui.Usagef("--%s %v: it must be %s", flag, *value, text).Then("leave --%s out for the default", flag)
 }
 
 // usageText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.

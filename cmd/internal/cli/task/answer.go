@@ -60,16 +60,16 @@ type answerBuilder func(context.Context, *executorv1.Task, *executorv1.Wait) (*e
 
 // answer answers a wait of one of these kinds and, without --detach, follows the task to its next stop.
 func answer(ctx context.Context, u *ui.UI, s *discover.Session, target AnswerTarget, waitID string, build answerBuilder, kinds ...executorv1.WaitKind) error {
-	id, err := waitingTaskID(ctx, u, s, target.Task)
+	task, err := target.get(ctx, s)
 	if err != nil {
 		return err
 	}
-	task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: id})
-	if err != nil {
-		return err
-	}
+	id := task.GetId()
 	if task, err = awaitStop(ctx, u, s, task); err != nil {
 		return err
+	}
+	if len(task.GetWaits()) == 0 {
+		return noWaitError(ctx, s, task)
 	}
 	wait, err := openWait(task, waitID, s.Flags(), kinds...)
 	if err != nil {
@@ -112,6 +112,28 @@ func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executo
 	return result, err
 }
 
+// noWaitError returns the error for an answer to a task that waits for nothing. It names the tasks that wait.
+func noWaitError(ctx context.Context, s *discover.Session, task *executorv1.Task) error {
+	const named = 5
+	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: named, Statuses: []executorv1.ExecutorStatus{executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING}})
+	if err != nil {
+		return err
+	}
+	var waiting []string
+	for _, t := range list.GetTasks() {
+		waiting = append(waiting, ui.ShortID(t.GetId())+" ("+ui.Fit(ui.Line(cmp.Or(t.GetGoal(), t.GetName())), 40)+")")
+	}
+	id := ui.ShortID(task.GetId())
+	none := ui.Errorf("task %s waits for nothing; it is %s", id, ui.StateName(task))
+	if len(waiting) == 0 {
+		return none.Then("pawl show %s%s", id, s.Flags())
+	}
+	if list.GetNextPageToken() != "" {
+		waiting = append(waiting, "…")
+	}
+	return none.Then("name a task that waits: %s; pawl show TASK%s shows its question", strings.Join(waiting, ", "), s.Flags())
+}
+
 // openWait returns the task's open wait of one of these kinds: the one with the id waitID, or the only one if waitID is "".
 func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.WaitKind) (*executorv1.Wait, error) {
 	id := ui.ShortID(task.GetId())
@@ -120,8 +142,6 @@ func openWait(task *executorv1.Task, waitID, flags string, kinds ...executorv1.W
 	})
 	fits := slices.DeleteFunc(slices.Clone(waits), func(w *executorv1.Wait) bool { return !slices.Contains(kinds, w.GetKind()) })
 	switch {
-	case len(task.GetWaits()) == 0:
-		return nil, ui.Errorf("task %s waits for nothing; it is %s", id, ui.StateName(task)).Then("pawl show %s%s", id, flags)
 	case len(waits) == 0:
 		return nil, ui.Errorf("task %s has no open wait %s", id, ui.Line(waitID)).Then("pawl show %s%s lists its waits", id, flags)
 	case len(fits) == 0:
@@ -311,7 +331,7 @@ func waitLine(wait *executorv1.Wait) string {
 }
 
 // printNextCommands prints the commands that answer the task's waits. With --json it also describes the waits, because the events went to stdout.
-func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
+func printNextCommands(ctx context.Context, u *ui.UI, s *discover.Session, task *executorv1.Task) {
 	st := u.ErrStyle()
 	lost := false
 	for _, wait := range openWaits(task) {
@@ -323,7 +343,8 @@ func printNextCommands(u *ui.UI, s *discover.Session, task *executorv1.Task) {
 			continue
 		}
 		if input := wait.GetInputJson(); input != "" && input != "{}" && wait.GetKind() != waitInput {
-			u.Eprintf("    input:\n%s\n", ui.PrettyJSON(input, "    "))
+			diff, _ := inputDiff(ctx, s, st, wait.GetToolId(), input, 0)
+			u.Eprintf("    input:\n%s", cmp.Or(diff, ui.PrettyJSON(input, "    ")+"\n"))
 		}
 		u.Eprintf("%s", nextCommandsText(st, nextCommands(task.GetId(), wait, waitFlag(task, wait)+s.Flags())))
 	}

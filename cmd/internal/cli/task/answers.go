@@ -46,25 +46,30 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if c.MaxRisk != nil {
 		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
 	}
-	commandStart := time.Now()
-	return answer(ctx, u, s, c.AnswerTarget, c.Wait, func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
+	commandStart, edit := time.Now(), &planEdit{editor: u.Editor()}
+	build := func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
 		if c.Wait == "" && !c.Edit {
 			if err := checkShown(s, task, wait, commandStart); err != nil {
 				return nil, err
 			}
 		}
 		if wait.GetKind() == waitPlan {
-			return c.plan(ctx, u, s, task.GetId(), input)
+			return c.plan(ctx, s, task.GetId(), input, edit)
 		}
 		if c.Edit {
 			input, err = editInput(ctx, u, wait.GetInputJson())
 		}
 		return approve(input, grant), err
-	}, waitApproval, waitPlan)
+	}
+	err = answer(ctx, u, s, c.AnswerTarget, c.Wait, build, waitApproval, waitPlan)
+	for edit.refused(err) {
+		err = answer(ctx, u, s, c.AnswerTarget, c.Wait, build, waitApproval, waitPlan)
+	}
+	return err
 }
 
 // plan returns the answer that approves a plan: as shown, edited, or replaced by input.
-func (c *ApproveCmd) plan(ctx context.Context, u *ui.UI, s *discover.Session, taskID, input string) (*executorv1.ResumeTaskRequest, error) {
+func (c *ApproveCmd) plan(ctx context.Context, s *discover.Session, taskID, input string, edit *planEdit) (*executorv1.ResumeTaskRequest, error) {
 	req := approve("", nil)
 	var err error
 	switch {
@@ -73,7 +78,7 @@ func (c *ApproveCmd) plan(ctx context.Context, u *ui.UI, s *discover.Session, ta
 	case c.Edit:
 		var result *executorv1.TaskResult
 		if result, err = s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: taskID}); err == nil {
-			req.GetApprove().Plan, err = editPlan(ctx, u.Editor(), result.GetPlan())
+			req.GetApprove().Plan, err = edit.run(ctx, result.GetPlan())
 		}
 	}
 	return req, err

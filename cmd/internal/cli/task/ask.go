@@ -19,8 +19,9 @@ import (
 // Asker asks a person for the answer to a wait.
 type Asker struct {
 	*ui.Prompter
-	s    *discover.Session // nil: changes of files are shown as JSON
-	task string
+	s        *discover.Session // nil: changes of files are shown as JSON
+	task     string
+	planEdit *planEdit
 }
 
 // ErrCancel means that the person wants to cancel the task.
@@ -122,11 +123,18 @@ const (
 func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit int) (folded bool) {
 	diff := ""
 	if p.s != nil {
-		diff = proposed(ctx, p.s, toolID, inputJSON)
+		diff, folded = inputDiff(ctx, p.s, p.Style, toolID, inputJSON, limit)
 	}
+	p.Print("%s", cmp.Or(diff, ui.PrettyJSON(inputJSON, "    ")+"\n"))
+	return folded
+}
+
+// inputDiff returns the change that a call would make to files, as a coloured diff of at most limit lines (0: all), and whether lines were left out;
+// "" if the change is not known.
+func inputDiff(ctx context.Context, s *discover.Session, st ui.Style, toolID, inputJSON string, limit int) (text string, folded bool) {
+	diff := proposed(ctx, s, toolID, inputJSON)
 	if diff == "" {
-		p.Print("%s\n", ui.PrettyJSON(inputJSON, "    "))
-		return false
+		return "", false
 	}
 	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
 	for i, line := range lines {
@@ -136,11 +144,9 @@ func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit in
 	}
 	more := len(lines) - limit
 	if limit == 0 || more <= 5 { // a few lines more are cheaper than the note
-		p.Print("%s", colourDiff(p.Style, strings.Join(lines, "\n")))
-		return folded
+		return colourDiff(st, strings.Join(lines, "\n")), folded
 	}
-	p.Print("%s%s\n", colourDiff(p.Style, strings.Join(lines[:limit], "\n")), p.Style.Yellow("… "+ui.Plural(more, "more line")))
-	return true
+	return colourDiff(st, strings.Join(lines[:limit], "\n")) + st.Yellow("… "+ui.Plural(more, "more line")) + "\n", true
 }
 
 // grantLimit names the highest risk that a grant covers; "" if no risk was assessed.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -92,7 +93,11 @@ func (d *fileDiff) counts() string {
 // newDiff compares two contents of a file; nil stands for no file.
 func newDiff(name string, before, after []byte) fileDiff {
 	d := fileDiff{Path: name, Change: ui.EnumName(fileModified)}
-	from, to, header := "a/"+name, "b/"+name, "diff --git a/"+name+" b/"+name+"\n"
+	end := "" // patch needs a tab after a name with spaces
+	if strings.Contains(name, " ") {
+		end = "\t"
+	}
+	from, to, header := "a/"+name+end, "b/"+name+end, "diff --git a/"+name+" b/"+name+"\n"
 	switch {
 	case before == nil && after != nil:
 		d.Change, from, header = ui.EnumName(fileCreated), os.DevNull, header+"new file mode 100644\n"
@@ -153,8 +158,8 @@ const (
 	maxDiffed = 16 << 20
 )
 
-// readFile returns a file of the folder that a workspace server on this machine serves; nil if there is no such file.
-func readFile(ctx context.Context, s *discover.Session, serverID, name string) ([]byte, error) {
+// openFolder opens the folder that a workspace server on this machine serves.
+func openFolder(ctx context.Context, s *discover.Session, serverID string) (*os.Root, error) {
 	pawl, err := s.Server(ctx)
 	if err != nil {
 		return nil, err
@@ -169,6 +174,15 @@ func readFile(ctx context.Context, s *discover.Session, serverID, name string) (
 	root, err := os.OpenRoot(server.GetBuiltin().GetRoot())
 	if err != nil {
 		return nil, ui.Errorf("open the folder of %s: %v", serverID, err)
+	}
+	return root, nil
+}
+
+// readFile returns a file of the folder that a workspace server on this machine serves; nil if there is no such file.
+func readFile(ctx context.Context, s *discover.Session, serverID, name string) ([]byte, error) {
+	root, err := openFolder(ctx, s, serverID)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
 	info, err := root.Stat(name)
@@ -225,6 +239,17 @@ func proposed(ctx context.Context, s *discover.Session, toolID, inputJSON string
 	case tool != "write_file" || input.Path == "":
 		return ""
 	}
+	if filepath.IsAbs(input.Path) { // which the tool accepts inside the folder
+		root, err := openFolder(ctx, s, server)
+		if err != nil {
+			return ""
+		}
+		defer func() { _ = root.Close() }()
+		if input.Path, err = filepath.Rel(root.Name(), input.Path); err != nil {
+			return ""
+		}
+	}
+	input.Path = filepath.ToSlash(filepath.Clean(input.Path))
 	now, err := readFile(ctx, s, server, input.Path)
 	if err != nil {
 		return ""

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
@@ -47,6 +48,12 @@ func (c *CodeCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 func (c *CodeCmd) request(u *ui.UI) (*executorv1.CreateTaskRequest, error) {
 	if c.PlanOnly && c.Detach {
 		return nil, ui.Usagef("--plan-only waits for the plan, so it cannot be used with --detach").Then("leave one of them out")
+	}
+	if slices.ContainsFunc(c.AllowCommand, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+		return nil, ui.Usagef("--allow-command is empty").Then("name a program, such as --allow-command deno")
+	}
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	req, err := c.StartFlags.request(u, c.Goal)
 	if err != nil {

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,8 +36,8 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		return err
 	}
 	task, err := s.Tasks.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: before.GetId(), Reason: c.Reason, SubtaskId: c.Subtask})
-	if c.Subtask != "" {
-		return u.Result(task, err, "subtask %s of task %s ends when its running call ends", ui.Line(c.Subtask), ui.ShortID(before.GetId()))
+	if err == nil && c.Subtask != "" {
+		return c.showSubtask(ctx, u, s, before)
 	}
 	if err == nil && !c.Detach && task.GetEndTime() == nil {
 		task, err = await(ctx, s, task, func(*executorv1.Task) bool { return false })
@@ -57,6 +58,31 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		u.Printf("task %s ends when its running call ends\n", id)
 	}
 	return nil
+}
+
+// showSubtask prints how the subtask ended and, without --detach, waits for that. before is the task before the request.
+func (c *CancelCmd) showSubtask(ctx context.Context, u *ui.UI, s *discover.Session, before *executorv1.Task) error {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	name, id := "subtask "+ui.Line(c.Subtask), ui.ShortID(before.GetId())
+	if c.Detach {
+		return u.Result(before, nil, "%s of task %s ends when its running call ends", name, id)
+	}
+	for item := range Follow(watching, s, before.GetId(), before.GetLastSeq()) {
+		changed := item.Event.GetSubtaskChanged()
+		switch {
+		case item.Err != nil:
+			return item.Err
+		case item.Event.GetSubtaskId() != c.Subtask || changed.GetTo() <= inProgress:
+			continue
+		}
+		task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: before.GetId()})
+		if changed.GetTo() != executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED {
+			return errors.Join(u.Result(task, err, "%s of task %s ended before it could be cancelled: %s", name, id, ui.EnumName(changed.GetTo())), ui.Exit(ui.Failed))
+		}
+		return u.Result(task, err, "%s %s of task %s is cancelled, and so are those that depend on it", u.OutStyle().Yellow("⊘"), name, id)
+	}
+	return cmp.Or(ctx.Err(), error(ui.Errorf("task %s has ended", id).Then("pawl show %s%s", id, s.Flags())))
 }
 
 // PauseCmd is `pawl pause`.
@@ -150,7 +176,7 @@ func waitIDs(waits []*executorv1.Wait) []string {
 
 // DeleteCmd is `pawl delete`.
 type DeleteCmd struct {
-	Tasks []string `arg:"" name:"task" complete:"task" help:"The tasks: ids, 6 or more characters of their beginning or end, or last."`
+	Tasks []string `arg:"" name:"task" complete:"task" help:"The tasks: ids, 6 or more characters of their beginning or end, or last (the newest)."`
 }
 
 // Run deletes tasks. If one cannot be deleted, it goes on with the others.

@@ -24,6 +24,8 @@ type EventsConfig struct {
 	Rows    func() int                      // of the terminal; nil or 0 if there is none
 	Alias   func(toolID string) string      // returns a tool's name for the user; nil: the tool's id
 	Diff    func(*change) (fileDiff, error) // returns what a task changed in a file; nil: that is not known
+
+	QuestionRows func() int // of the terminal that the open question takes; needed for Hold
 }
 
 // Events shows a task's events as they come. Only one goroutine may use it.
@@ -35,8 +37,8 @@ type Events struct {
 	waiting []string  // steps that wait for a person
 	plan    *planView // nil: the task has none
 	files   []*executorv1.FileChange
-	held    bool // a question is open in the terminal's last line, so no status is drawn there
-	broken  bool // while held: the question's line was overwritten
+	held    bool // a question is open in the terminal's last rows, so no status is drawn there
+	broken  bool // while held: the question was overwritten
 
 	named      bool      // the flow's name has been shown
 	first      time.Time // of the first event, if fromStart
@@ -156,13 +158,13 @@ func (e *Events) Tick(now time.Time) {
 func (e *Events) Suspend() {
 	if e.held && !e.broken {
 		e.broken = true
-		ui.Put(e.cfg.Log, "\r\x1b[K")
+		ui.Put(e.cfg.Log, ui.EraseRows(e.cfg.QuestionRows()))
 	}
 	e.live.Clear()
 	e.answer.end(e.cfg)
 }
 
-// Hold keeps the terminal's last line free for a question until Release. It reports whether the question's line was overwritten since the last call.
+// Hold keeps the terminal's last rows free for a question until Release. It reports whether the question was overwritten since the last call.
 func (e *Events) Hold() (overwritten bool) {
 	e.live.Clear()
 	overwritten, e.held, e.broken = e.broken, true, false

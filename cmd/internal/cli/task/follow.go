@@ -13,7 +13,7 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
-// Item is one event, or the error that ended the stream.
+// Item is one event, or the error that ended the stream, or neither: then the stream goes on after a lost connection.
 type Item struct {
 	Event *executorv1.ExecutorEvent
 	Err   error
@@ -83,6 +83,7 @@ func (f *follower) run(ctx context.Context) error {
 			if _, err := f.s.Reconnect(ctx, server); err != nil {
 				return err
 			}
+			f.send(ctx, Item{})
 			continue
 		}
 		select { // the stream ended without an error, so the server may still run

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -119,6 +118,10 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		}
 	}
 	d := &detail{result: result, task: task, st: u.OutStyle(), columns: u.OutColumns(), now: u.Now(), whole: c.Steps, alias: s.KnownWorkspace(ctx).TaskAlias, flags: s.Flags()}
+	d.diff = func(wait *executorv1.Wait) string {
+		diff, _ := inputDiff(ctx, s, d.st, wait.GetToolId(), wait.GetInputJson(), 0)
+		return diff
+	}
 	u.Printf("%s", d.text(list.GetSteps()))
 	noteShown(u, s, task)
 	return nil
@@ -162,7 +165,7 @@ const (
 
 // OneTask names the task of a command.
 type OneTask struct {
-	Task string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last."`
+	Task string `arg:"" complete:"task" help:"The task: its id, 6 or more characters of its beginning or end, or last, which is the newest task whatever its state."`
 }
 
 // find returns the task's id.
@@ -186,47 +189,20 @@ func taskID(ctx context.Context, s *discover.Session, ref string) (string, error
 		return ref, nil
 	}
 	if ref == lastTask {
-		newest, err := newestTask(ctx, s)
-		return newest.GetId(), err
+		list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1})
+		if err == nil && len(list.GetTasks()) == 0 {
+			err = ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
+		}
+		if err != nil {
+			return "", err
+		}
+		return list.GetTasks()[0].GetId(), nil
 	}
 	if len(ref) < minRef {
 		return "", ui.Usagef("%q is too short to name a task", ref).
 			Then("give at least %d characters of its id, or last for the newest; pawl tasks lists them", minRef)
 	}
 	return search(ctx, s, ref)
-}
-
-// newestTask returns the newest task in one of the states, or in any state if none is given. It returns errNoTask if there is none.
-func newestTask(ctx context.Context, s *discover.Session, states ...executorv1.ExecutorStatus) (*executorv1.Task, error) {
-	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1, Statuses: states})
-	if err == nil && len(list.GetTasks()) == 0 {
-		err = errNoTask
-	}
-	if err != nil {
-		return nil, err
-	}
-	return list.GetTasks()[0], nil
-}
-
-var errNoTask = ui.Errorf("there is no task yet").Then(`pawl run "what you want"`)
-
-// waitingTaskID is taskID for commands that answer: "last" means the newest task that waits, or the newest task if none waits.
-func waitingTaskID(ctx context.Context, u *ui.UI, s *discover.Session, ref string) (string, error) {
-	if ref != lastTask {
-		return taskID(ctx, s, ref)
-	}
-	newest, err := newestTask(ctx, s)
-	if err != nil || newest.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
-		return newest.GetId(), err
-	}
-	waiting, err := newestTask(ctx, s, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING)
-	if errors.Is(err, errNoTask) {
-		return newest.GetId(), nil
-	}
-	if err == nil {
-		u.Note("the newest task that waits is %s: %s", ui.ShortID(waiting.GetId()), cmp.Or(waiting.GetGoal(), waiting.GetName()))
-	}
-	return waiting.GetId(), err
 }
 
 // search returns the id of the only task whose id begins or ends with ref. It looks at the newest maxSearched tasks.
@@ -267,7 +243,8 @@ type detail struct {
 	now     time.Time
 	whole   bool // show whole inputs and outputs of steps
 	alias   func(toolID string) string
-	flags   string // connection flags to repeat in suggested commands
+	diff    func(*executorv1.Wait) string // returns the change that a waiting call would make to files; may be ""
+	flags   string                        // connection flags to repeat in suggested commands
 
 	strings.Builder
 }
@@ -390,7 +367,9 @@ func (d *detail) wait(wait *executorv1.Wait) {
 	st := d.st
 	d.printf("\n%s %s\n", st.Yellow("⏸"), d.waitText(wait))
 	d.block(st.Dim("wait  "), wait.GetId())
-	if wait.GetToolId() != "" {
+	if diff := d.diff(wait); diff != "" {
+		d.printf("    %s\n%s", st.Dim("input"), diff)
+	} else if wait.GetToolId() != "" {
 		d.block(st.Dim("input "), indent(ui.PrettyJSON(wait.GetInputJson(), "")))
 	}
 	d.block(st.Dim("open  "), ui.Line(wait.GetUrl()))

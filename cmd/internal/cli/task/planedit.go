@@ -2,15 +2,20 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/strictjson"
 )
 
@@ -43,19 +48,31 @@ func planYAML(plan *executorv1.Plan) (string, error) {
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	err := encoder.Encode(file)
-	return planHelp + b.String(), err
+	return b.String(), err
 }
+
+// plainYAML replaces the Go terms in messages of the YAML decoder.
+var plainYAML = strings.NewReplacer(
+	"not found in type task.planFile", "is not known (a plan has mainTask and subtasks)", "not found in type task.subtaskFile", "is not known (a subtask has id, title, description, acceptance, dependsOn and toolIds)",
+	"cannot unmarshal !!str", "text", "cannot unmarshal !!seq", "a list", "cannot unmarshal !!map", "an object", "cannot unmarshal !!", "",
+	"into []task.subtaskFile", "where a list of subtasks belongs", "into task.subtaskFile", "where a subtask belongs", "into task.planFile", "where a plan belongs",
+	"into []string", "where a list belongs", "into string", "where text belongs",
+)
 
 // parsePlan parses a plan in YAML or JSON. The service checks ids and dependencies.
 func parsePlan(text string) (*executorv1.Plan, error) {
 	var file planFile
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&file); err != nil {
-		return nil, fmt.Errorf("the plan is not understood: %w", err)
-	}
-	if len(file.Subtasks) == 0 {
-		return nil, fmt.Errorf("the plan has no subtasks")
+	err := decoder.Decode(&file)
+	var wrong *yaml.TypeError
+	switch {
+	case errors.As(err, &wrong):
+		return nil, ui.Errorf("the plan is not understood: %s", plainYAML.Replace(strings.Join(wrong.Errors, "; ")))
+	case err != nil && !errors.Is(err, io.EOF): // io.EOF: there is nothing but comments
+		return nil, ui.Errorf("the plan is not understood: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	case len(file.Subtasks) == 0:
+		return nil, ui.Errorf("the plan has no subtasks")
 	}
 	raw, err := strictjson.Marshal(file)
 	if err != nil {
@@ -63,6 +80,58 @@ func parsePlan(text string) (*executorv1.Plan, error) {
 	}
 	plan := &executorv1.Plan{}
 	return plan, protojson.Unmarshal([]byte(raw), plan)
+}
+
+// planEdit is a person's work on a plan in an editor. A text with a mistake is not lost: the editor opens it again.
+type planEdit struct {
+	editor  func(context.Context, string) (string, error) // nil: there is none
+	text    string                                        // as edited last
+	problem string                                        // why the text was not used; "" if it was, or before the first edit
+}
+
+// run opens the plan, or the text that was not used, until the text is a plan. It returns nil if the plan stays as it is.
+func (e *planEdit) run(ctx context.Context, plan *executorv1.Plan) (*executorv1.Plan, error) {
+	if e.editor == nil {
+		return nil, ui.Errorf("there is no editor to change the plan with").Then("set EDITOR, or give the plan with pawl approve TASK --input JSON")
+	}
+	original, err := planYAML(plan)
+	for err == nil {
+		head, before := planHelp, original
+		if e.problem != "" {
+			head, before = "# "+strings.ReplaceAll(e.problem, "\n", "\n# ")+"\n# Correct it, or leave it as it is to give the edit up.\n"+planHelp, e.text
+		}
+		if e.text, err = e.editor(ctx, head+before); err != nil {
+			break
+		}
+		for strings.HasPrefix(e.text, "#") {
+			_, e.text, _ = strings.Cut(e.text, "\n")
+		}
+		if e.problem != "" && e.text == before {
+			err = ui.Errorf("%s", e.problem)
+			e.problem = ""
+			break
+		}
+		edited, mistake := parsePlan(e.text)
+		if mistake != nil {
+			e.problem = mistake.Error()
+			continue
+		}
+		e.problem = ""
+		if now, err := planYAML(edited); err != nil || now == original {
+			return nil, err
+		}
+		return edited, nil
+	}
+	return nil, err
+}
+
+// refused reports whether err means that the service does not accept the edited plan, so that the edit goes on.
+func (e *planEdit) refused(err error) bool {
+	if e.text == "" || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
+		return false
+	}
+	e.problem = ui.AsError(err).Message
+	return true
 }
 
 // planText describes a plan whole.
@@ -99,53 +168,41 @@ func (p Asker) plan(ctx context.Context, wait *executorv1.Wait) (*executorv1.Res
 	if err != nil {
 		return nil, err
 	}
-	current, edited := result.GetPlan(), false
-	p.Print("%s", planText(p.Style, p.Columns, current))
-	p.PrintExpiry(wait.GetDeadline())
+	req, word := approve("", nil), ""
+	if p.planEdit.problem != "" { // the service did not accept the edited plan
+		word = "edit"
+	} else {
+		p.Print("%s", planText(p.Style, p.Columns, result.GetPlan()))
+		p.PrintExpiry(wait.GetDeadline())
+	}
 	for {
+		switch word {
+		case "yes":
+			return req, nil
+		case "edit":
+			edited, err := p.planEdit.run(ctx, cmp.Or(req.GetApprove().GetPlan(), result.GetPlan()))
+			switch {
+			case err != nil:
+				p.Complain("not used: %s", ui.Line(err.Error()))
+			case edited == nil:
+				p.Print("    the plan is unchanged\n")
+			default:
+				req.GetApprove().Plan = edited
+				p.Print("%s", planText(p.Style, p.Columns, edited))
+			}
+		case "reject":
+			return p.reject(ctx)
+		case detach.Word:
+			return nil, nil
+		}
 		yes := ui.Choice{Word: "yes", Also: []string{"approve"}, Means: "start work on this plan"}
-		if edited {
+		if req.GetApprove().GetPlan() != nil {
 			yes.Label = "(the edited plan)"
 		}
-		word, err := p.Choose(ctx, yes, ui.Choice{Word: "edit", Means: "change the plan first, as YAML in $EDITOR"},
+		word, err = p.Choose(ctx, yes, ui.Choice{Word: "edit", Means: "change the plan first, as YAML in $EDITOR"},
 			ui.Choice{Word: "reject", Also: []string{"n", "no"}, Means: "do not start; the task is cancelled"}, detach)
 		if err != nil {
 			return nil, err
 		}
-		switch word {
-		case "yes":
-			req := approve("", nil)
-			if edited {
-				req.GetApprove().Plan = current
-			}
-			return req, nil
-		case "edit":
-			changed, err := editPlan(ctx, p.Edit, current)
-			if err != nil {
-				p.Complain("not used: %s", ui.Line(err.Error()))
-				continue
-			}
-			current, edited = changed, true
-			p.Print("%s", planText(p.Style, p.Columns, current))
-		case "reject":
-			return p.reject(ctx)
-		default:
-			return nil, nil
-		}
 	}
-}
-
-// editPlan lets the person edit a plan in an editor.
-func editPlan(ctx context.Context, edit func(context.Context, string) (string, error), plan *executorv1.Plan) (*executorv1.Plan, error) {
-	if edit == nil {
-		return nil, ui.Errorf("there is no editor to change the plan with").Then("set EDITOR, or give the plan with pawl approve TASK --input JSON")
-	}
-	text, err := planYAML(plan)
-	if err == nil {
-		text, err = edit(ctx, text)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return parsePlan(text)
 }

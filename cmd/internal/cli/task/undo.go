@@ -29,6 +29,9 @@ type UndoCmd struct {
 type fileCall struct {
 	server, path, tool string
 	backup, hash       string // arguments of the tool; may be empty
+	want               string // the SHA-256 of the file after the call; "" if the call deletes it
+	others             bool   // the file was changed other than by the task's file tools
+	replaced           string // the backup of what the file held; "" before the call, or if the answer was lost
 }
 
 const (
@@ -56,9 +59,7 @@ func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	if err != nil {
 		return err
 	}
-	files := make([]map[string]string, len(calls))
-	for i, call := range calls {
-		files[i] = map[string]string{"path": call.path, "action": call.action()}
+	for _, call := range calls {
 		if !u.JSON {
 			u.Eprintf("  %s %s\n", call.action(), ui.Line(call.path))
 		}
@@ -69,6 +70,10 @@ func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		}
 		err = callAll(ctx, u, s, calls)
 	}
+	files := []map[string]string{}
+	for _, call := range calls {
+		files = append(files, call.report(u, err == nil))
+	}
 	done := ui.Plural(len(calls), "file") + " as before task " + ui.ShortID(id)
 	switch {
 	case len(calls) == 0:
@@ -77,6 +82,18 @@ func (c *UndoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 		done = "nothing was changed, because of --dry-run"
 	}
 	return u.Result(map[string]any{"task": id, "dryRun": c.DryRun, "files": files}, err, "%s", done)
+}
+
+// report returns the call as --json shows it. If it was made and has replaced work of others, report prints where that is kept.
+func (c *fileCall) report(u *ui.UI, made bool) map[string]string {
+	doc := map[string]string{"path": c.path, "action": c.action()}
+	if c.replaced != "" && made {
+		doc["backup"] = c.replaced
+		if c.others && !u.JSON {
+			u.Note("what %s held is kept in %s", ui.Line(c.path), ui.Line(c.replaced))
+		}
+	}
+	return doc
 }
 
 // confirm asks the person at a terminal, unless --yes is set, and returns the command's error if they do not agree.
@@ -104,17 +121,17 @@ func (c *UndoCmd) calls(ctx context.Context, s *discover.Session, changes []*cha
 		if err != nil {
 			return nil, err
 		}
-		call := &fileCall{server: ch.server, path: ch.path, tool: restoreTool, backup: ch.first.GetBackupPath(), hash: hashOf(now)}
+		call := &fileCall{server: ch.server, path: ch.path, tool: restoreTool, backup: ch.first.GetBackupPath(), hash: hashOf(now), want: hashBefore(ch.first)}
 		if ch.first.GetType() == fileCreated {
 			call.tool = deleteTool
 		}
-		if call.hash == hashBefore(ch.first) {
+		if call.hash == call.want {
 			continue
 		}
 		if _, err := ch.before(ctx, s); err != nil {
 			return nil, err
 		}
-		if ch.mixed || call.hash != ch.last.GetSha256() {
+		if call.others = ch.mixed || call.hash != ch.last.GetSha256(); call.others {
 			changed = append(changed, ui.Line(ch.path))
 		}
 		calls = append(calls, call)
@@ -137,17 +154,19 @@ func hashOf(content []byte) string {
 
 // callAll makes the calls. If one fails, it takes back those before.
 func callAll(ctx context.Context, u *ui.UI, s *discover.Session, calls []*fileCall) error {
-	var inverse []*fileCall
-	for _, call := range calls {
-		done, err := call.run(ctx, s)
+	for i, call := range calls {
+		err := call.run(ctx, s)
 		if err == nil {
-			inverse = append(inverse, done...)
 			continue
 		}
 		ctx = context.WithoutCancel(ctx)
-		for _, back := range slices.Backward(inverse) {
-			if _, err := back.run(ctx, s); err != nil {
-				u.Warn("%s is undone and stays so: %s", back.path, ui.AsError(err).Message)
+		for _, done := range slices.Backward(calls[:i]) {
+			back := &fileCall{server: done.server, path: done.path, tool: restoreTool, backup: done.replaced, hash: done.want, want: done.hash}
+			if done.hash == "" {
+				back.tool = deleteTool
+			}
+			if err := back.run(ctx, s); err != nil {
+				u.Warn("%s is undone and stays so: %s", done.path, ui.AsError(err).Message)
 			}
 		}
 		return ui.Errorf("%s could not be undone, so nothing was: %s", call.path, ui.AsError(err).Message)
@@ -155,8 +174,8 @@ func callAll(ctx context.Context, u *ui.UI, s *discover.Session, calls []*fileCa
 	return nil
 }
 
-// run makes the call and returns the calls that take it back.
-func (c *fileCall) run(ctx context.Context, s *discover.Session) (inverse []*fileCall, err error) {
+// run makes the call. If the connection is lost, it makes the call again only if the file shows that it was not made.
+func (c *fileCall) run(ctx context.Context, s *discover.Session) error {
 	arguments := map[string]string{"path": c.path}
 	if c.backup != "" {
 		arguments["backup"] = c.backup
@@ -166,26 +185,28 @@ func (c *fileCall) run(ctx context.Context, s *discover.Session) (inverse []*fil
 	}
 	input, err := strictjson.Marshal(arguments)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result, err := callTool(ctx, s, &mcppoolv1.CallToolRequest{McpId: c.server, Name: c.tool, InputJson: input})
-	if err != nil {
-		return nil, err
-	}
-	var output struct {
-		Changes []struct{ Path, Change, Backup, SHA256 string }
-	}
-	if err := json.Unmarshal([]byte(result.GetStructuredJson()), &output); err != nil {
-		return nil, ui.Errorf("%s of %s gave a result that is not understood: %v", c.tool, c.server, err)
-	}
-	for _, ch := range output.Changes {
-		back := &fileCall{server: c.server, path: ch.Path, tool: restoreTool, backup: ch.Backup, hash: ch.SHA256}
-		if ch.Change == ui.EnumName(fileCreated) {
-			back.tool = deleteTool
+	req := &mcppoolv1.CallToolRequest{McpId: c.server, Name: c.tool, InputJson: input}
+	result, err := callTool(ctx, s, req)
+	if discover.Gone(err) {
+		now, readErr := readFile(ctx, s, c.server, c.path) // which connects again
+		if readErr != nil || hashOf(now) == c.want {
+			return readErr
 		}
-		inverse = append(inverse, back)
+		result, err = callTool(ctx, s, req)
 	}
-	return inverse, nil
+	if err != nil {
+		return err
+	}
+	var output struct{ Changes []struct{ Backup string } }
+	if err := json.Unmarshal([]byte(result.GetStructuredJson()), &output); err != nil {
+		return ui.Errorf("%s of %s gave a result that is not understood: %v", c.tool, c.server, err)
+	}
+	if len(output.Changes) > 0 {
+		c.replaced = output.Changes[0].Backup
+	}
+	return nil
 }
 
 // callTool calls a tool and returns its result. A result that reports an error is an error.

@@ -114,6 +114,10 @@ func (t *watcher) next(ctx context.Context, items <-chan Item, interrupts <-chan
 		if item.Err != nil {
 			return true, item.Err
 		}
+		if item.Event == nil {
+			t.repeatQuestion()
+			return false, nil
+		}
 		if plan := item.Event.GetPlanCreated().GetPlan(); plan != nil && t.planOnly {
 			return true, t.showPlan(ctx, plan)
 		}
@@ -240,7 +244,7 @@ func (t *watcher) handleWaits(ctx context.Context, seq uint64) (bool, error) {
 	noteShown(t.u, t.s, task)
 	if t.ask == nil {
 		t.openWaits = nil
-		printNextCommands(t.u, t.s, task)
+		printNextCommands(ctx, t.u, t.s, task)
 		if t.keepWatching {
 			return false, nil
 		}
@@ -265,6 +269,14 @@ func (t *watcher) stopAsking() {
 	<-t.asking.answers
 	t.asking = nil
 	t.view.Release()
+}
+
+// repeatQuestion shows the open question again, over which notes on a lost connection were written.
+func (t *watcher) repeatQuestion() {
+	if t.asking != nil {
+		t.u.Note("connected again")
+		t.ask.Repeat()
+	}
 }
 
 // stillOpen reports whether the server confirms that a wait is open.
@@ -315,6 +327,9 @@ func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err 
 		return false, nil // the events show the result
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
 		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red("not taken: "+ui.Text(ui.AsError(err).Message)))
+		if wait.GetKind() == waitPlan {
+			t.ask.planEdit.refused(err)
+		}
 		t.startAsking(ctx, wait)
 		return false, nil
 	}
@@ -414,8 +429,8 @@ func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, step
 	t.view = events
 	if u.CanAsk() {
 		prompter := u.Prompter()
-		prompter.Alias = alias
-		t.ask = &Asker{Prompter: prompter, s: s, task: taskID}
+		prompter.Alias, events.cfg.QuestionRows = alias, prompter.Rows
+		t.ask = &Asker{Prompter: prompter, s: s, task: taskID, planEdit: &planEdit{editor: prompter.Edit}}
 	}
 	return t
 }
