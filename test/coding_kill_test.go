@@ -30,18 +30,13 @@ const soakVariable = "PAWL_SOAK"
 const killSeed = 1
 
 // TestCodingKilled kills the executor, the pool or the planner at random events of a repair in parallel lanes: the tree at the end is the same as
-// without, the backups hold the original bytes, and no program with an effect runs twice (D6, D7, D12).
+// without, the backups hold the original bytes, and no program with an effect runs twice (D6, D7, D12). Once it kills the pool while a program runs, so
+// that at least one outcome is unknown, and a person is asked about it.
 func TestCodingKilled(t *testing.T) {
 	points := 4
 	if os.Getenv(soakVariable) == "1" {
 		points = 50
 	}
-	programs := t.TempDir()
-	write(t, filepath.Join(programs, "note"), []byte("#!/bin/sh\necho \"$1\" >> effects.log\n"))
-	if err := os.Chmod(filepath.Join(programs, "note"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	coders := &modeltest.Coders{}
 	model, config := models(t, &modeltest.Script{Window: 128_000, Play: coders.Play}, "")
 	target := rig.FourProcesses(t, binaries, rig.Options{Models: config, Workspace: workspace(t)})
@@ -54,8 +49,16 @@ func TestCodingKilled(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/%s/%d", i, victim, at), func(t *testing.T) {
 			k := &killedRepair{t: t, target: target, at: at, kill: func() { target.Restart(top, victim) }}
 			k.run(coders)
+			t.Logf("unknown outcomes: %v", k.looked)
 		})
 	}
+	t.Run("while a program runs", func(t *testing.T) {
+		k := &killedRepair{t: t, target: target, at: -1, kill: func() { target.Restart(top, "mcppool-svc") }, inCall: true}
+		k.run(coders)
+		if len(k.looked) == 0 {
+			t.Error("no outcome was unknown")
+		}
+	})
 	rejected(t, model)
 }
 
@@ -65,6 +68,8 @@ type killedRepair struct {
 	target *rig.Target
 	at     int // the number of events before the kill; -1: none
 	kill   func()
+	// inCall: the kill comes while the first program runs, which has written its line.
+	inCall bool
 
 	r      repository
 	events []*executorv1.ExecutorEvent
@@ -80,6 +85,9 @@ func (k *killedRepair) run(coders *modeltest.Coders) int {
 	k.r = newRepository(k.t, "go", k.t.TempDir())
 	script := notes(k.t, k.r)
 	coders.Add(k.r.dir, script)
+	if k.inCall {
+		write(k.t, k.held(), nil)
+	}
 	c, auto := rig.NewGRPC(k.target.Executor), true
 	task, err := c.Create(ctx, &executorv1.CreateTaskRequest{
 		Goal: "Make the tests of " + k.r.dir + " pass", Flow: "coding", Model: "gpt", McpIds: []string{k.r.register(k.t, k.target.Pool)}, AutoExecute: &auto,
@@ -136,8 +144,11 @@ func (k *killedRepair) follow(ctx context.Context, c rig.Client, id string) *exe
 		}
 		err = c.Watch(ctx, id, last, func(e *executorv1.ExecutorEvent) bool {
 			k.events, last = append(k.events, e), e.GetSeq()
-			if len(k.events)-1 == k.at {
+			switch {
+			case len(k.events)-1 == k.at:
 				k.kill()
+			case k.inCall && e.GetType() == executorv1.EventType_EVENT_TYPE_STEP_INPUT && strings.Contains(e.GetStepInput().GetInputJson(), `"argv"`):
+				k.killInCall(ctx)
 			}
 			return e.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP
 		})
@@ -148,6 +159,28 @@ func (k *killedRepair) follow(ctx context.Context, c rig.Client, id string) *exe
 		}
 	}
 }
+
+// killInCall kills once the program that is about to start has written its line.
+func (k *killedRepair) killInCall(ctx context.Context) {
+	k.t.Helper()
+	k.inCall = false
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for len(k.effects()) == 0 {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			k.t.Fatal("the program does not run")
+		}
+	}
+	k.kill()
+	if err := os.Remove(k.held()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// held is the file that keeps programs from ending.
+func (k *killedRepair) held() string { return filepath.Join(k.r.dir, "hold.log") }
 
 // answer approves, and settles an unknown outcome by looking for the effect, as a person does.
 func (k *killedRepair) answer(id string, w *executorv1.Wait) *executorv1.ResumeTaskRequest {

@@ -69,6 +69,9 @@ type repository struct {
 	want string
 	// model is a script that does so.
 	model string
+	// server is its workspace's registration in pool.
+	server string
+	pool   mcppoolv1.McpPoolServiceClient
 }
 
 // newRepository makes a repository with the files of testdata/repos/NAME.txtar in dir.
@@ -151,20 +154,33 @@ func (r repository) checkBackups(t testing.TB, changes []*executorv1.FileChange)
 }
 
 // register registers the repository as a workspace that may be written and may run programs, and returns the server's id.
-func (r repository) register(t testing.TB, pool grpc.ClientConnInterface) string {
+func (r *repository) register(t testing.TB, pool grpc.ClientConnInterface) string {
 	t.Helper()
-	c, id := mcppoolv1.NewMcpPoolServiceClient(pool), "repo-"+uuid.NewString()[:8]
-	allowed := &mcppoolv1.Workspace{Write: true, Commands: []string{"go", "node", "note"}}
-	if _, err := c.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: id, McpServer: &mcppoolv1.McpServer{
+	r.pool, r.server = mcppoolv1.NewMcpPoolServiceClient(pool), "repo-"+uuid.NewString()[:8]
+	allowed := &mcppoolv1.Workspace{Write: true, Commands: []string{"go", "node", "note", "hold"}}
+	if _, err := r.pool.CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServerId: r.server, McpServer: &mcppoolv1.McpServer{
 		DisplayName: "repository", OnlyWhenNamed: true,
 		Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: r.dir, Workspace: allowed}},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: id}); err != nil {
+	if err := r.reregister(t.Context(), testcasev1.Registration_REGISTRATION_ACTIVATE); err != nil {
 		t.Fatal(err)
 	}
-	return id
+	return r.server
+}
+
+// reregister changes the registration.
+func (r *repository) reregister(ctx context.Context, to testcasev1.Registration) (err error) {
+	switch to {
+	case testcasev1.Registration_REGISTRATION_ACTIVATE:
+		_, err = r.pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: r.server})
+	case testcasev1.Registration_REGISTRATION_DEACTIVATE:
+		_, err = r.pool.DeactivateMcpServer(ctx, &mcppoolv1.DeactivateMcpServerRequest{Id: r.server})
+	case testcasev1.Registration_REGISTRATION_DELETE:
+		_, err = r.pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: r.server})
+	}
+	return err
 }
 
 // script returns the repository's script with the parts of a case's model in place of its own.
@@ -196,9 +212,12 @@ func (p *play) code(target *rig.Target, coders *modeltest.Coders, model, file st
 	defer cancel()
 	dir := p.t.TempDir()
 	c := readCase(p.t, file, dir)
-	r := newRepository(p.t, c.GetRepo(), dir)
-	coders.Add(dir, r.script(p.t, c))
-	c.GetTask().Flow, c.GetTask().Model, c.GetTask().McpIds = "coding", model, []string{r.register(p.t, target.Pool)}
+	p.repo = newRepository(p.t, c.GetRepo(), dir)
+	coders.Add(dir, p.repo.script(p.t, c))
+	c.GetTask().Flow, c.GetTask().Model, c.GetTask().McpIds = "coding", model, []string{p.repo.register(p.t, target.Pool)}
+	if c.GetAgent() != nil {
+		c.GetTask().AgentId = p.agent(ctx, c.GetAgent())
+	}
 	task, err := p.client.Create(ctx, c.GetTask())
 	if err != nil {
 		p.t.Fatalf("creating the task: %v", err)
@@ -207,7 +226,14 @@ func (p *play) code(target *rig.Target, coders *modeltest.Coders, model, file st
 	for _, problem := range coders.Problems(dir) {
 		p.t.Errorf("a request to the model: %s", problem)
 	}
-	p.checkCoding(ctx, r, task.GetId(), events, c.GetExpect())
+	p.checkCoding(ctx, task.GetId(), events, c.GetExpect())
+	if c.GetExport() {
+		p.export(ctx, task.GetId(), events)
+	}
+	if f := c.GetFork(); f != nil {
+		fork := p.forkTask(ctx, task.GetId(), events, f).GetId()
+		p.checkCoding(ctx, fork, p.reply(ctx, fork, &testcasev1.Case{Replies: c.GetReplies()}), f.GetExpect())
+	}
 	if p.t.Failed() {
 		for _, e := range events {
 			p.t.Logf("%s %s %s", e.GetType(), e.GetSubtaskId(), e.GetStepError())
@@ -243,6 +269,9 @@ func (p *play) reply(ctx context.Context, id string, c *testcasev1.Case) (events
 		}
 		waits := task.GetWaits()
 		rand.Shuffle(len(waits), func(i, j int) { waits[i], waits[j] = waits[j], waits[i] })
+		if c.GetNewestFirst() {
+			slices.SortFunc(waits, func(a, b *executorv1.Wait) int { return b.GetCreateTime().AsTime().Compare(a.GetCreateTime().AsTime()) })
+		}
 		for _, w := range waits {
 			p.replyTo(ctx, task, w, c.GetReplies(), used)
 		}
@@ -267,7 +296,7 @@ func (p *play) replyTo(ctx context.Context, task *executorv1.Task, w *executorv1
 }
 
 // checkCoding compares a task and its repository with what is expected.
-func (p *play) checkCoding(ctx context.Context, r repository, id string, events []*executorv1.ExecutorEvent, want *testcasev1.Expect) {
+func (p *play) checkCoding(ctx context.Context, id string, events []*executorv1.ExecutorEvent, want *testcasev1.Expect) {
 	p.t.Helper()
 	task, err := p.client.Get(ctx, id)
 	if err != nil {
@@ -296,14 +325,19 @@ func (p *play) checkCoding(ctx context.Context, r repository, id string, events 
 	if d := cmp.Diff(want.GetFilesChanged(), changed); d != "" {
 		p.t.Errorf("changed files (-want +got):\n%s", d)
 	}
-	r.checkBackups(p.t, result.GetFilesChanged())
+	p.repo.checkBackups(p.t, result.GetFilesChanged())
 	for _, problem := range executortest.Violations(events) {
 		p.t.Error(problem)
 	}
 	p.checkEvents(events, want.GetEventsContain())
-	switch diff := r.diff(p.t); {
+	for _, f := range want.GetFiles() {
+		if raw, err := os.ReadFile(filepath.Join(p.repo.dir, f.GetPath())); err != nil || string(raw) != f.GetContent() {
+			p.t.Errorf("%s holds %q, want %q; %v", f.GetPath(), raw, f.GetContent(), err)
+		}
+	}
+	switch diff := p.repo.diff(p.t); {
 	case want.GetMended():
-		r.checkMended(p.t)
+		p.repo.checkMended(p.t)
 	case len(want.GetDiffContains()) == 0 && diff != "":
 		p.t.Errorf("the repository changed:\n%s", diff)
 	default:

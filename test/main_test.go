@@ -43,7 +43,28 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := commands(filepath.Join(dir, "commands")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
+}
+
+// commands makes the programs that tasks run in repositories, and adds their folder to PATH. note writes a line to effects.log, and ends when there is no hold.log. hold says that
+// it runs, and the program whose name is its second argument too; it ends when there is a file named go.
+func commands(dir string) error {
+	for name, script := range map[string]string{
+		"note": "echo \"$1\" >> effects.log; while [ -e hold.log ]; do sleep 0.02; done\n",
+		"hold": "touch \"$1.log\"; while [ ! -e \"$2.log\" ]; do sleep 0.02; done; echo both run; while [ ! -e go ]; do sleep 0.02; done\n",
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil { //nolint:gosec // a program must be executable
+			return err
+		}
+	}
+	return os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 func workspace(t testing.TB) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,8 @@ type play struct {
 	client  rig.Client
 	rest    bool
 	effects string // file
+	// repo is the repository of a coding task.
+	repo repository
 }
 
 // agent makes the case's agent under an id of its own: every case shares the installation with others.
@@ -78,6 +81,10 @@ func (p *play) act(ctx context.Context, e *executorv1.ExecutorEvent, meanwhile [
 			_, err = p.client.Pause(ctx, &executorv1.PauseTaskRequest{Id: e.GetTaskId(), Reason: d.Pause})
 		case *testcasev1.Meanwhile_Cancel:
 			_, err = p.client.Cancel(ctx, &executorv1.CancelTaskRequest{Id: e.GetTaskId(), Reason: d.Cancel, SubtaskId: m.GetSubtaskId()})
+		case *testcasev1.Meanwhile_Write:
+			write(p.t, filepath.Join(p.repo.dir, d.Write.GetPath()), []byte(d.Write.GetContent()))
+		case *testcasev1.Meanwhile_Registration:
+			err = p.repo.reregister(ctx, d.Registration)
 		}
 		if err != nil {
 			p.t.Errorf("doing %v: %v", m, err)
@@ -155,6 +162,17 @@ func (p *play) check(ctx context.Context, id string, events []*executorv1.Execut
 // fork forks the task and returns the id of the new one.
 func (p *play) fork(ctx context.Context, id string, events []*executorv1.ExecutorEvent, f *testcasev1.Fork) string {
 	p.t.Helper()
+	task := p.forkTask(ctx, id, events, f)
+	if task == nil {
+		return ""
+	}
+	p.check(ctx, task.GetId(), p.follow(ctx, task.GetId(), task.GetForkedFrom().GetSeq(), f.GetAnswers(), nil), f.GetExpect())
+	return task.GetId()
+}
+
+// forkTask forks the task and returns the new one; nil if that is refused, as expected.
+func (p *play) forkTask(ctx context.Context, id string, events []*executorv1.ExecutorEvent, f *testcasev1.Fork) *executorv1.Task {
+	p.t.Helper()
 	req := &executorv1.ForkTaskRequest{Id: id, Seq: f.GetSeq(), Goal: f.GetGoal(), RequestId: uuid.NewString()}
 	if f.GetSteps() > 0 && f.GetSeq() == 0 {
 		req.Seq = p.endOfStep(events, f.GetSteps())
@@ -162,7 +180,7 @@ func (p *play) fork(ctx context.Context, id string, events []*executorv1.Executo
 	task, err := p.client.Fork(ctx, req)
 	if r := f.GetRefused(); r != nil {
 		checkRefused(p.t, r, p.rest, err)
-		return ""
+		return nil
 	}
 	if err != nil {
 		p.t.Fatalf("forking: %v", err)
@@ -174,8 +192,7 @@ func (p *play) fork(ctx context.Context, id string, events []*executorv1.Executo
 	if again, err := p.client.Fork(ctx, req); err != nil || again.GetId() != task.GetId() {
 		p.t.Errorf("the same request again: %s, %v; want %s", again.GetId(), err, task.GetId())
 	}
-	p.check(ctx, task.GetId(), p.follow(ctx, task.GetId(), from.GetSeq(), f.GetAnswers(), nil), f.GetExpect())
-	return task.GetId()
+	return task
 }
 
 // endOfStep returns the seq of the event that ends the n-th step with an output or a cancellation.

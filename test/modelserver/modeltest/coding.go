@@ -33,6 +33,8 @@ type Thought struct {
 	Reflect *Reflection `json:"reflect"` // nil: the model calls no `reflect`
 	// Until is a regular expression that the end of the request must match before the thought after a thought without calls.
 	Until string `json:"until"`
+	// After is a regular expression; if the result of the call before does not match, the thought is left out.
+	After string `json:"after"`
 }
 
 // Reflection is the input of the tool `reflect`, and the answer to a question for a reflection.
@@ -73,7 +75,7 @@ func (s *Coding) check() error {
 	}
 	for id, thoughts := range s.Subtasks {
 		for i, t := range thoughts {
-			expressions := []string{t.Until}
+			expressions := []string{t.Until, t.After}
 			for _, call := range t.Calls {
 				expressions = append(expressions, call.Expect)
 			}
@@ -203,6 +205,9 @@ func (s *Coding) answer(r *Request) (*Turn, error) {
 func (v *view) next(thoughts []Thought) *Thought {
 	at := 0 // the calls before have been matched
 	for _, t := range thoughts {
+		if t.After != "" && (at == 0 || !regexp.MustCompile(t.After).MatchString(v.calls[at-1].Result)) {
+			continue
+		}
 		var due []Call
 		for _, c := range t.Calls {
 			i := slices.IndexFunc(v.calls[at:], c.isFulfilledBy)

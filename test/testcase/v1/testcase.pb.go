@@ -27,6 +27,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// A change of a server's registration.
+type Registration int32
+
+const (
+	// Unspecified.
+	Registration_REGISTRATION_UNSPECIFIED Registration = 0
+	// Its tools cannot be called.
+	Registration_REGISTRATION_DEACTIVATE Registration = 1
+	// Its tools can be called again.
+	Registration_REGISTRATION_ACTIVATE Registration = 2
+	// It no longer exists.
+	Registration_REGISTRATION_DELETE Registration = 3
+)
+
+// Enum value maps for Registration.
+var (
+	Registration_name = map[int32]string{
+		0: "REGISTRATION_UNSPECIFIED",
+		1: "REGISTRATION_DEACTIVATE",
+		2: "REGISTRATION_ACTIVATE",
+		3: "REGISTRATION_DELETE",
+	}
+	Registration_value = map[string]int32{
+		"REGISTRATION_UNSPECIFIED": 0,
+		"REGISTRATION_DEACTIVATE":  1,
+		"REGISTRATION_ACTIVATE":    2,
+		"REGISTRATION_DELETE":      3,
+	}
+)
+
+func (x Registration) Enum() *Registration {
+	p := new(Registration)
+	*p = x
+	return p
+}
+
+func (x Registration) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Registration) Descriptor() protoreflect.EnumDescriptor {
+	return file_testcase_v1_testcase_proto_enumTypes[0].Descriptor()
+}
+
+func (Registration) Type() protoreflect.EnumType {
+	return &file_testcase_v1_testcase_proto_enumTypes[0]
+}
+
+func (x Registration) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Registration.Descriptor instead.
+func (Registration) EnumDescriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{0}
+}
+
 // One case.
 type Case struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -57,7 +114,9 @@ type Case struct {
 	// What the model says: a modeltest.Coding.
 	Model *structpb.Struct `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`
 	// The answers to waits, if several can be open at once. Each time the task stops, each open wait gets the first reply that fits it.
-	Replies       []*Reply `protobuf:"bytes,14,rep,name=replies,proto3" json:"replies,omitempty"`
+	Replies []*Reply `protobuf:"bytes,14,rep,name=replies,proto3" json:"replies,omitempty"`
+	// Open waits are answered from the newest to the oldest; else in any order.
+	NewestFirst   bool `protobuf:"varint,15,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +249,13 @@ func (x *Case) GetReplies() []*Reply {
 	return nil
 }
 
+func (x *Case) GetNewestFirst() bool {
+	if x != nil {
+		return x.NewestFirst
+	}
+	return false
+}
+
 // A person's answer to the waits that fit.
 type Reply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -283,6 +349,8 @@ type Meanwhile struct {
 	//
 	//	*Meanwhile_Pause
 	//	*Meanwhile_Cancel
+	//	*Meanwhile_Write
+	//	*Meanwhile_Registration
 	Action isMeanwhile_Action `protobuf_oneof:"action"`
 	// The event is one of this subtask, and `cancel` cancels it alone; empty for the task.
 	SubtaskId     string `protobuf:"bytes,4,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
@@ -352,6 +420,24 @@ func (x *Meanwhile) GetCancel() string {
 	return ""
 }
 
+func (x *Meanwhile) GetWrite() *File {
+	if x != nil {
+		if x, ok := x.Action.(*Meanwhile_Write); ok {
+			return x.Write
+		}
+	}
+	return nil
+}
+
+func (x *Meanwhile) GetRegistration() Registration {
+	if x != nil {
+		if x, ok := x.Action.(*Meanwhile_Registration); ok {
+			return x.Registration
+		}
+	}
+	return Registration_REGISTRATION_UNSPECIFIED
+}
+
 func (x *Meanwhile) GetSubtaskId() string {
 	if x != nil {
 		return x.SubtaskId
@@ -373,9 +459,78 @@ type Meanwhile_Cancel struct {
 	Cancel string `protobuf:"bytes,3,opt,name=cancel,proto3,oneof"`
 }
 
+type Meanwhile_Write struct {
+	// A person writes a file of the repository.
+	Write *File `protobuf:"bytes,5,opt,name=write,proto3,oneof"`
+}
+
+type Meanwhile_Registration struct {
+	// Change the registration of the repository's workspace.
+	Registration Registration `protobuf:"varint,6,opt,name=registration,proto3,enum=testcase.v1.Registration,oneof"`
+}
+
 func (*Meanwhile_Pause) isMeanwhile_Action() {}
 
 func (*Meanwhile_Cancel) isMeanwhile_Action() {}
+
+func (*Meanwhile_Write) isMeanwhile_Action() {}
+
+func (*Meanwhile_Registration) isMeanwhile_Action() {}
+
+// A file of the repository.
+type File struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its path in the repository.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Its content.
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *File) Reset() {
+	*x = File{}
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *File) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*File) ProtoMessage() {}
+
+func (x *File) ProtoReflect() protoreflect.Message {
+	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use File.ProtoReflect.Descriptor instead.
+func (*File) Descriptor() ([]byte, []int) {
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *File) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *File) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
 
 // A fork of a task.
 type Fork struct {
@@ -398,7 +553,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +565,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[3]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +578,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{3}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Fork) GetSteps() uint32 {
@@ -494,7 +649,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +661,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[4]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +674,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{4}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Answer) GetAnswer() isAnswer_Answer {
@@ -732,13 +887,15 @@ type Expect struct {
 	FilesChanged []string `protobuf:"bytes,13,rep,name=files_changed,json=filesChanged,proto3" json:"files_changed,omitempty"`
 	// Texts that occur in the JSON of events, in this order.
 	EventsContain []string `protobuf:"bytes,14,rep,name=events_contain,json=eventsContain,proto3" json:"events_contain,omitempty"`
+	// Files of the repository at the end, with their whole content.
+	Files         []*File `protobuf:"bytes,15,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Expect) Reset() {
 	*x = Expect{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +907,7 @@ func (x *Expect) String() string {
 func (*Expect) ProtoMessage() {}
 
 func (x *Expect) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[5]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +920,7 @@ func (x *Expect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expect.ProtoReflect.Descriptor instead.
 func (*Expect) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{5}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Expect) GetStatus() v1.ExecutorStatus {
@@ -864,6 +1021,13 @@ func (x *Expect) GetEventsContain() []string {
 	return nil
 }
 
+func (x *Expect) GetFiles() []*File {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 // An expected subtask.
 type ExpectSubtask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -879,7 +1043,7 @@ type ExpectSubtask struct {
 
 func (x *ExpectSubtask) Reset() {
 	*x = ExpectSubtask{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1055,7 @@ func (x *ExpectSubtask) String() string {
 func (*ExpectSubtask) ProtoMessage() {}
 
 func (x *ExpectSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[6]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1068,7 @@ func (x *ExpectSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectSubtask.ProtoReflect.Descriptor instead.
 func (*ExpectSubtask) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{6}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExpectSubtask) GetId() string {
@@ -949,7 +1113,7 @@ type ExpectStep struct {
 
 func (x *ExpectStep) Reset() {
 	*x = ExpectStep{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1125,7 @@ func (x *ExpectStep) String() string {
 func (*ExpectStep) ProtoMessage() {}
 
 func (x *ExpectStep) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[7]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1138,7 @@ func (x *ExpectStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpectStep.ProtoReflect.Descriptor instead.
 func (*ExpectStep) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{7}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExpectStep) GetToolId() string {
@@ -1034,7 +1198,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1210,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_testcase_v1_testcase_proto_msgTypes[8]
+	mi := &file_testcase_v1_testcase_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1223,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{8}
+	return file_testcase_v1_testcase_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetReason() v11.ErrorReason {
@@ -1087,7 +1251,7 @@ var File_testcase_v1_testcase_proto protoreflect.FileDescriptor
 
 const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\n" +
-	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa4\x04\n" +
+	"\x1atestcase/v1/testcase.proto\x12\vtestcase.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xc7\x04\n" +
 	"\x04Case\x12\x14\n" +
 	"\x05about\x18\x01 \x01(\tR\x05about\x12\x14\n" +
 	"\x05shows\x18\x02 \x03(\tR\x05shows\x127\n" +
@@ -1103,21 +1267,27 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x06delete\x18\v \x01(\bR\x06delete\x12\x12\n" +
 	"\x04repo\x18\f \x01(\tR\x04repo\x12-\n" +
 	"\x05model\x18\r \x01(\v2\x17.google.protobuf.StructR\x05model\x12,\n" +
-	"\areplies\x18\x0e \x03(\v2\x12.testcase.v1.ReplyR\areplies\"\xad\x01\n" +
+	"\areplies\x18\x0e \x03(\v2\x12.testcase.v1.ReplyR\areplies\x12!\n" +
+	"\fnewest_first\x18\x0f \x01(\bR\vnewestFirst\"\xad\x01\n" +
 	"\x05Reply\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x1d\n" +
 	"\n" +
 	"subtask_id\x18\x02 \x01(\tR\tsubtaskId\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x14\n" +
 	"\x05times\x18\x04 \x01(\x05R\x05times\x12+\n" +
-	"\x06answer\x18\x05 \x01(\v2\x13.testcase.v1.AnswerR\x06answer\"\x93\x01\n" +
+	"\x06answer\x18\x05 \x01(\v2\x13.testcase.v1.AnswerR\x06answer\"\xff\x01\n" +
 	"\tMeanwhile\x12+\n" +
 	"\x02at\x18\x01 \x01(\x0e2\x1b.pawl.executor.v1.EventTypeR\x02at\x12\x16\n" +
 	"\x05pause\x18\x02 \x01(\tH\x00R\x05pause\x12\x18\n" +
-	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancel\x12\x1d\n" +
+	"\x06cancel\x18\x03 \x01(\tH\x00R\x06cancel\x12)\n" +
+	"\x05write\x18\x05 \x01(\v2\x11.testcase.v1.FileH\x00R\x05write\x12?\n" +
+	"\fregistration\x18\x06 \x01(\x0e2\x19.testcase.v1.RegistrationH\x00R\fregistration\x12\x1d\n" +
 	"\n" +
 	"subtask_id\x18\x04 \x01(\tR\tsubtaskIdB\b\n" +
-	"\x06action\"\xce\x01\n" +
+	"\x06action\"4\n" +
+	"\x04File\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent\"\xce\x01\n" +
 	"\x04Fork\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\rR\x05steps\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
@@ -1138,7 +1308,7 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x05input\x18\n" +
 	" \x01(\v2\x1d.pawl.executor.v1.InputAnswerH\x00R\x05input\x12.\n" +
 	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\b\n" +
-	"\x06answer\"\xdd\x04\n" +
+	"\x06answer\"\x86\x05\n" +
 	"\x06Expect\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x123\n" +
 	"\x06events\x18\x02 \x03(\x0e2\x1b.pawl.executor.v1.EventTypeR\x06events\x12'\n" +
@@ -1154,7 +1324,8 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x06mended\x18\v \x01(\bR\x06mended\x12#\n" +
 	"\rdiff_contains\x18\f \x03(\tR\fdiffContains\x12#\n" +
 	"\rfiles_changed\x18\r \x03(\tR\ffilesChanged\x12%\n" +
-	"\x0eevents_contain\x18\x0e \x03(\tR\reventsContain\"\x83\x01\n" +
+	"\x0eevents_contain\x18\x0e \x03(\tR\reventsContain\x12'\n" +
+	"\x05files\x18\x0f \x03(\v2\x11.testcase.v1.FileR\x05files\"\x83\x01\n" +
 	"\rExpectSubtask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x06status\x12)\n" +
@@ -1172,7 +1343,12 @@ const file_testcase_v1_testcase_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1b.pawl.common.v1.ErrorReasonR\x06reason\x12\x1f\n" +
 	"\vhttp_status\x18\x02 \x01(\x05R\n" +
 	"httpStatus\x12)\n" +
-	"\x10message_contains\x18\x03 \x01(\tR\x0fmessageContainsB&Z$pawl.dev/test/testcase/v1;testcasev1b\x06proto3"
+	"\x10message_contains\x18\x03 \x01(\tR\x0fmessageContains*}\n" +
+	"\fRegistration\x12\x1c\n" +
+	"\x18REGISTRATION_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17REGISTRATION_DEACTIVATE\x10\x01\x12\x19\n" +
+	"\x15REGISTRATION_ACTIVATE\x10\x02\x12\x17\n" +
+	"\x13REGISTRATION_DELETE\x10\x03B&Z$pawl.dev/test/testcase/v1;testcasev1b\x06proto3"
 
 var (
 	file_testcase_v1_testcase_proto_rawDescOnce sync.Once
@@ -1186,72 +1362,78 @@ func file_testcase_v1_testcase_proto_rawDescGZIP() []byte {
 	return file_testcase_v1_testcase_proto_rawDescData
 }
 
-var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_testcase_v1_testcase_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_testcase_v1_testcase_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_testcase_v1_testcase_proto_goTypes = []any{
-	(*Case)(nil),                 // 0: testcase.v1.Case
-	(*Reply)(nil),                // 1: testcase.v1.Reply
-	(*Meanwhile)(nil),            // 2: testcase.v1.Meanwhile
-	(*Fork)(nil),                 // 3: testcase.v1.Fork
-	(*Answer)(nil),               // 4: testcase.v1.Answer
-	(*Expect)(nil),               // 5: testcase.v1.Expect
-	(*ExpectSubtask)(nil),        // 6: testcase.v1.ExpectSubtask
-	(*ExpectStep)(nil),           // 7: testcase.v1.ExpectStep
-	(*Refusal)(nil),              // 8: testcase.v1.Refusal
-	(*v1.CreateTaskRequest)(nil), // 9: pawl.executor.v1.CreateTaskRequest
-	(*v1.Agent)(nil),             // 10: pawl.executor.v1.Agent
-	(*structpb.Struct)(nil),      // 11: google.protobuf.Struct
-	(v1.WaitKind)(0),             // 12: pawl.executor.v1.WaitKind
-	(v1.EventType)(0),            // 13: pawl.executor.v1.EventType
-	(*v1.Approve)(nil),           // 14: pawl.executor.v1.Approve
-	(*v1.Reject)(nil),            // 15: pawl.executor.v1.Reject
-	(*v1.Params)(nil),            // 16: pawl.executor.v1.Params
-	(*v1.OutcomeAnswer)(nil),     // 17: pawl.executor.v1.OutcomeAnswer
-	(*v1.Unpause)(nil),           // 18: pawl.executor.v1.Unpause
-	(*v1.InputAnswer)(nil),       // 19: pawl.executor.v1.InputAnswer
-	(v1.ExecutorStatus)(0),       // 20: pawl.executor.v1.ExecutorStatus
-	(v11.ErrorReason)(0),         // 21: pawl.common.v1.ErrorReason
-	(v1.SubtaskStatus)(0),        // 22: pawl.executor.v1.SubtaskStatus
-	(v1.StepStatus)(0),           // 23: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),             // 24: pawl.common.v1.Outcome
+	(Registration)(0),            // 0: testcase.v1.Registration
+	(*Case)(nil),                 // 1: testcase.v1.Case
+	(*Reply)(nil),                // 2: testcase.v1.Reply
+	(*Meanwhile)(nil),            // 3: testcase.v1.Meanwhile
+	(*File)(nil),                 // 4: testcase.v1.File
+	(*Fork)(nil),                 // 5: testcase.v1.Fork
+	(*Answer)(nil),               // 6: testcase.v1.Answer
+	(*Expect)(nil),               // 7: testcase.v1.Expect
+	(*ExpectSubtask)(nil),        // 8: testcase.v1.ExpectSubtask
+	(*ExpectStep)(nil),           // 9: testcase.v1.ExpectStep
+	(*Refusal)(nil),              // 10: testcase.v1.Refusal
+	(*v1.CreateTaskRequest)(nil), // 11: pawl.executor.v1.CreateTaskRequest
+	(*v1.Agent)(nil),             // 12: pawl.executor.v1.Agent
+	(*structpb.Struct)(nil),      // 13: google.protobuf.Struct
+	(v1.WaitKind)(0),             // 14: pawl.executor.v1.WaitKind
+	(v1.EventType)(0),            // 15: pawl.executor.v1.EventType
+	(*v1.Approve)(nil),           // 16: pawl.executor.v1.Approve
+	(*v1.Reject)(nil),            // 17: pawl.executor.v1.Reject
+	(*v1.Params)(nil),            // 18: pawl.executor.v1.Params
+	(*v1.OutcomeAnswer)(nil),     // 19: pawl.executor.v1.OutcomeAnswer
+	(*v1.Unpause)(nil),           // 20: pawl.executor.v1.Unpause
+	(*v1.InputAnswer)(nil),       // 21: pawl.executor.v1.InputAnswer
+	(v1.ExecutorStatus)(0),       // 22: pawl.executor.v1.ExecutorStatus
+	(v11.ErrorReason)(0),         // 23: pawl.common.v1.ErrorReason
+	(v1.SubtaskStatus)(0),        // 24: pawl.executor.v1.SubtaskStatus
+	(v1.StepStatus)(0),           // 25: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),             // 26: pawl.common.v1.Outcome
 }
 var file_testcase_v1_testcase_proto_depIdxs = []int32{
-	9,  // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
-	4,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
-	5,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
-	8,  // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
-	10, // 4: testcase.v1.Case.agent:type_name -> pawl.executor.v1.Agent
-	2,  // 5: testcase.v1.Case.meanwhile:type_name -> testcase.v1.Meanwhile
-	3,  // 6: testcase.v1.Case.fork:type_name -> testcase.v1.Fork
-	11, // 7: testcase.v1.Case.model:type_name -> google.protobuf.Struct
-	1,  // 8: testcase.v1.Case.replies:type_name -> testcase.v1.Reply
-	12, // 9: testcase.v1.Reply.kind:type_name -> pawl.executor.v1.WaitKind
-	4,  // 10: testcase.v1.Reply.answer:type_name -> testcase.v1.Answer
-	13, // 11: testcase.v1.Meanwhile.at:type_name -> pawl.executor.v1.EventType
-	4,  // 12: testcase.v1.Fork.answers:type_name -> testcase.v1.Answer
-	5,  // 13: testcase.v1.Fork.expect:type_name -> testcase.v1.Expect
-	8,  // 14: testcase.v1.Fork.refused:type_name -> testcase.v1.Refusal
-	14, // 15: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
-	15, // 16: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
-	16, // 17: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
-	17, // 18: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	18, // 19: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
-	19, // 20: testcase.v1.Answer.input:type_name -> pawl.executor.v1.InputAnswer
-	8,  // 21: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
-	20, // 22: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
-	13, // 23: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
-	7,  // 24: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
-	21, // 25: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
-	12, // 26: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
-	6,  // 27: testcase.v1.Expect.subtasks:type_name -> testcase.v1.ExpectSubtask
-	22, // 28: testcase.v1.ExpectSubtask.status:type_name -> pawl.executor.v1.SubtaskStatus
-	23, // 29: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
-	24, // 30: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
-	21, // 31: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	11, // 0: testcase.v1.Case.task:type_name -> pawl.executor.v1.CreateTaskRequest
+	6,  // 1: testcase.v1.Case.answers:type_name -> testcase.v1.Answer
+	7,  // 2: testcase.v1.Case.expect:type_name -> testcase.v1.Expect
+	10, // 3: testcase.v1.Case.refused:type_name -> testcase.v1.Refusal
+	12, // 4: testcase.v1.Case.agent:type_name -> pawl.executor.v1.Agent
+	3,  // 5: testcase.v1.Case.meanwhile:type_name -> testcase.v1.Meanwhile
+	5,  // 6: testcase.v1.Case.fork:type_name -> testcase.v1.Fork
+	13, // 7: testcase.v1.Case.model:type_name -> google.protobuf.Struct
+	2,  // 8: testcase.v1.Case.replies:type_name -> testcase.v1.Reply
+	14, // 9: testcase.v1.Reply.kind:type_name -> pawl.executor.v1.WaitKind
+	6,  // 10: testcase.v1.Reply.answer:type_name -> testcase.v1.Answer
+	15, // 11: testcase.v1.Meanwhile.at:type_name -> pawl.executor.v1.EventType
+	4,  // 12: testcase.v1.Meanwhile.write:type_name -> testcase.v1.File
+	0,  // 13: testcase.v1.Meanwhile.registration:type_name -> testcase.v1.Registration
+	6,  // 14: testcase.v1.Fork.answers:type_name -> testcase.v1.Answer
+	7,  // 15: testcase.v1.Fork.expect:type_name -> testcase.v1.Expect
+	10, // 16: testcase.v1.Fork.refused:type_name -> testcase.v1.Refusal
+	16, // 17: testcase.v1.Answer.approve:type_name -> pawl.executor.v1.Approve
+	17, // 18: testcase.v1.Answer.reject:type_name -> pawl.executor.v1.Reject
+	18, // 19: testcase.v1.Answer.params:type_name -> pawl.executor.v1.Params
+	19, // 20: testcase.v1.Answer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	20, // 21: testcase.v1.Answer.unpause:type_name -> pawl.executor.v1.Unpause
+	21, // 22: testcase.v1.Answer.input:type_name -> pawl.executor.v1.InputAnswer
+	10, // 23: testcase.v1.Answer.refused:type_name -> testcase.v1.Refusal
+	22, // 24: testcase.v1.Expect.status:type_name -> pawl.executor.v1.ExecutorStatus
+	15, // 25: testcase.v1.Expect.events:type_name -> pawl.executor.v1.EventType
+	9,  // 26: testcase.v1.Expect.steps:type_name -> testcase.v1.ExpectStep
+	23, // 27: testcase.v1.Expect.error_reason:type_name -> pawl.common.v1.ErrorReason
+	14, // 28: testcase.v1.Expect.waits:type_name -> pawl.executor.v1.WaitKind
+	8,  // 29: testcase.v1.Expect.subtasks:type_name -> testcase.v1.ExpectSubtask
+	4,  // 30: testcase.v1.Expect.files:type_name -> testcase.v1.File
+	24, // 31: testcase.v1.ExpectSubtask.status:type_name -> pawl.executor.v1.SubtaskStatus
+	25, // 32: testcase.v1.ExpectStep.status:type_name -> pawl.executor.v1.StepStatus
+	26, // 33: testcase.v1.ExpectStep.outcome:type_name -> pawl.common.v1.Outcome
+	23, // 34: testcase.v1.Refusal.reason:type_name -> pawl.common.v1.ErrorReason
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_testcase_v1_testcase_proto_init() }
@@ -1262,8 +1444,10 @@ func file_testcase_v1_testcase_proto_init() {
 	file_testcase_v1_testcase_proto_msgTypes[2].OneofWrappers = []any{
 		(*Meanwhile_Pause)(nil),
 		(*Meanwhile_Cancel)(nil),
+		(*Meanwhile_Write)(nil),
+		(*Meanwhile_Registration)(nil),
 	}
-	file_testcase_v1_testcase_proto_msgTypes[4].OneofWrappers = []any{
+	file_testcase_v1_testcase_proto_msgTypes[5].OneofWrappers = []any{
 		(*Answer_Approve)(nil),
 		(*Answer_Reject)(nil),
 		(*Answer_Params)(nil),
@@ -1280,13 +1464,14 @@ func file_testcase_v1_testcase_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_testcase_v1_testcase_proto_rawDesc), len(file_testcase_v1_testcase_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   9,
+			NumEnums:      1,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_testcase_v1_testcase_proto_goTypes,
 		DependencyIndexes: file_testcase_v1_testcase_proto_depIdxs,
+		EnumInfos:         file_testcase_v1_testcase_proto_enumTypes,
 		MessageInfos:      file_testcase_v1_testcase_proto_msgTypes,
 	}.Build()
 	File_testcase_v1_testcase_proto = out.File
