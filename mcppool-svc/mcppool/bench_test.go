@@ -191,7 +191,7 @@ func BenchmarkBuiltin(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer client.Close()
-			call := mcp.Call{Name: "echo", Arguments: strictjson.Checked(`{"text":"hello"}`), Notify: func(mcp.Notification) {}, Meta: []mcp.Meta{{Key: "pawl.dev/call-id", Value: "t/1"}}}
+			call := mcp.Call{Name: "echo", Arguments: strictjson.Checked(`{"text":"hello"}`), Notify: func(mcp.Notification) {}, Meta: map[string]string{"pawl.dev/call-id": "t/1"}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := client.CallTool(b.Context(), call); err != nil {

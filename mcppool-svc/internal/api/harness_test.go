@@ -16,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/mcptest/mcpfake"
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
@@ -31,7 +32,7 @@ const (
 
 // echo is a connection whose server answers at once, so that nothing is measured but the pool around it.
 type echo struct {
-	mcp.Static
+	mcpfake.Static
 	done chan struct{}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
@@ -118,19 +117,11 @@ func (a *attempt) notify(n mcp.Notification) {
 }
 
 // meta returns the members of `_meta`: the call id, the idempotency key and the trace context.
-func (r *Request) meta(ctx context.Context) []mcp.Meta {
-	m := make([]mcp.Meta, 0, 2)
-	m = append(m, mcp.Meta{Key: metaCallID, Value: r.CallID})
+func (r *Request) meta(ctx context.Context) map[string]string {
+	m := propagation.MapCarrier{metaCallID: r.CallID}
 	if r.IdempotencyKey != "" {
-		m = append(m, mcp.Meta{Key: metaIdempotencyKey, Value: r.IdempotencyKey})
+		m[metaIdempotencyKey] = r.IdempotencyKey
 	}
-	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return m
-	}
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	for k, v := range carrier {
-		m = append(m, mcp.Meta{Key: k, Value: v})
-	}
+	propagation.TraceContext{}.Inject(ctx, m)
 	return m
 }

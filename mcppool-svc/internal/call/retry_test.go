@@ -20,6 +20,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/call/inflight"
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/mcptest/mcpfake"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/store"
@@ -30,7 +31,7 @@ import (
 // flaky is a server whose requests fail as the test says, one after the other. Its tools look, ask and lookform are READ, write and
 // writeform WRITE. ask, lookform and writeform ask a question first; the latter two then make later rounds, with retries of their own.
 type flaky struct {
-	mcp.Static
+	mcpfake.Static
 	done chan struct{}
 
 	mu    sync.Mutex

@@ -16,6 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/mcptest/mcpfake"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
 )
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeClient is a connection without a server; fail and Close end it.
 type fakeClient struct {
-	mcp.Static
+	mcpfake.Static
 	server *registry.Server
 	done   chan struct{}
 	end    func() // closes done

@@ -45,7 +45,7 @@ func BenchmarkCallTool(b *testing.B) {
 			defer c.Close()
 			call := Call{
 				Name: "echo", Arguments: strictjson.Checked(`{"text":"hello"}`), Notify: func(Notification) {},
-				Meta: []Meta{{Key: "pawl.dev/call-id", Value: "t/1"}, {Key: "pawl.dev/idempotency-key", Value: "k"}},
+				Meta: map[string]string{"pawl.dev/call-id": "t/1", "pawl.dev/idempotency-key": "k"},
 			}
 			b.ReportAllocs()
 			before := cpuTime(b)

@@ -32,15 +32,17 @@ type client struct {
 	hide    func(string) string // hides secrets in a message
 
 	// Properties of the transport.
-	cancelsAtServer bool // pendingRequest.cancel cancels the request at the server too: no notification is needed
-	cancelIsFinal   bool // no response arrives after pendingRequest.cancel
-	oneStream       bool // the responses to all requests come on one stream
+	cancelsAtServer bool          // pendingRequest.cancel cancels the request at the server too: no notification is needed
+	cancelIsFinal   bool          // no response arrives after pendingRequest.cancel
+	oneStream       bool          // the responses to all requests come on one stream
+	noText          bool          // the transport does not read pendingRequest.text
+	stopWait        time.Duration // how long the transport may take to notice pendingRequest.cancel, unless oneStream is set
 
 	// Set by the handshake, before the client is used.
 	info      Info
 	serverCan mcp.ServerCapabilities
-	canTask   bool   // tools may be called as tasks if their definitions allow it
-	meta      []byte // members of _meta in each request, each followed by a comma; empty in revisions with a handshake
+	canTask   bool           // tools may be called as tasks if their definitions allow it
+	meta      map[string]any // _meta of each request; empty in revisions with a handshake
 
 	shared   bool     // all users share the connection: logs are dropped, and questions that name no call refused
 	roots    []string // the answer to roots/list
@@ -80,7 +82,7 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage,
 		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest),
 		openQuestions: make(map[questionKey]context.CancelCauseFunc), earlyEnds: make(map[questionKey]error),
-		throttle: rate.NewLimiter(noteRate, noteBurst), holdFor: holdLimit, hide: func(text string) string { return text },
+		throttle: rate.NewLimiter(noteRate, noteBurst), holdFor: holdLimit, stopWait: stopWait, hide: func(text string) string { return text },
 		shared: s.Isolation == registry.Shared, roots: s.Roots, sampling: s.Sampling != nil && s.Builtin == nil,
 	}
 	conn.offers.subscribed, conn.offers.subscribing = make(map[string]*subscribers), semaphore.NewWeighted(1)

@@ -134,7 +134,7 @@ func routesOf(s *registry.Server, remembered string) []route {
 // wraps an *Error whose message tells what to correct.
 func (c *Connector) Connect(ctx context.Context, s *registry.Server, user string) (Client, error) {
 	if s.Builtin != nil && c.cfg.Functions[s.Builtin.Name] != nil {
-		return c.connectFunctions(s.Builtin.Name, c.cfg.Functions[s.Builtin.Name]), nil
+		return c.connectFunctions(s, c.cfg.Functions[s.Builtin.Name]), nil
 	}
 	origin := s.Origin()
 	remembered := recall(c.cfg.TransportHints, origin)

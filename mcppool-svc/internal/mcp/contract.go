@@ -44,27 +44,6 @@ type Client interface {
 	Stderr() Stderr
 }
 
-// Static implements the methods of Client that are trivial for a server that is a part of this program and does not change.
-type Static struct{}
-
-// Probe implements Client.
-func (Static) Probe(context.Context) error { return nil }
-
-// OnChange implements Client.
-func (Static) OnChange(func()) {}
-
-// Rest implements Client.
-func (Static) Rest() bool { return false }
-
-// Wake implements Client.
-func (Static) Wake() {}
-
-// Settled implements Client.
-func (Static) Settled() bool { return true }
-
-// Stderr implements Client.
-func (Static) Stderr() Stderr { return Stderr{} }
-
 // Info is a server's description of itself.
 type Info struct {
 	Name         string
@@ -89,7 +68,7 @@ func (i Info) String() string {
 type Call struct {
 	Name      string
 	Arguments strictjson.Document // an object; the zero Document is an empty one
-	Meta      []Meta              // goes into _meta beside the progress token
+	Meta      map[string]string   // goes into _meta beside the progress token
 	// Gate is called right before the first request is sent, unless Follow is set; if it returns an error, nothing is sent. It may be nil.
 	Gate func() error
 	// Notify receives progress, logs and tasks. It must not block, because the goroutine that reads the connection may call it. It may be nil.
@@ -113,9 +92,6 @@ type Call struct {
 	// Follow is the id of a task that already runs the call: CallTool waits for that task and starts no other.
 	Follow string
 }
-
-// Meta is one entry of a call's _meta.
-type Meta struct{ Key, Value string }
 
 // Notification is sent while a call runs. One of its fields is set.
 type Notification struct {

@@ -201,19 +201,17 @@ func (c *client) capabilities() mcp.ClientCapabilities {
 	return can
 }
 
-// setMeta encodes the _meta of requests since 2026-07-28.
+// setMeta sets the _meta of requests since 2026-07-28.
 func (c *client) setMeta() {
 	if !c.isModern() {
 		return
 	}
-	meta := map[string]any{
+	c.meta = map[string]any{
 		mcp.MetaKeyProtocolVersion: string(modern), mcp.MetaKeyClientInfo: mcp.Implementation{Name: "pawl", Version: c.version}, mcp.MetaKeyClientCapabilities: c.capabilities(),
 	}
 	if c.serverCan.Logging != nil {
-		meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
+		c.meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
 	}
-	text, _ := json.Marshal(meta) // cannot fail for these types
-	c.meta = append(text[1:len(text)-1], ',')
 }
 
 // noAnswer returns the error of a connect whose ctx ended before the server answered.

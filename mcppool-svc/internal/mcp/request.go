@@ -2,13 +2,12 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,38 +30,64 @@ func (c *client) request(ctx context.Context, method, name string, params map[st
 func (c *client) newRequest(method, name string, params map[string]any) (*pendingRequest, error) {
 	all := make(map[string]any, len(params)+1)
 	maps.Copy(all, params)
-	if meta := bytes.TrimSuffix(c.meta, []byte(",")); len(meta) > 0 {
-		all["_meta"] = json.RawMessage("{" + string(meta) + "}")
+	if len(c.meta) > 0 {
+		all["_meta"] = c.meta
 	}
-	text, err := json.Marshal(all)
+	return c.encode(method, name, all)
+}
+
+// encode makes a request in one line.
+func (c *client) encode(method, name string, params any) (*pendingRequest, error) {
+	x := &pendingRequest{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
+	if c.noText {
+		return x, nil
+	}
+	text, err := json.Marshal(struct {
+		JSONRPC string `json:"jsonrpc"`
+		ID      int64  `json:"id"`
+		Method  string `json:"method"`
+		Params  any    `json:"params"`
+	}{mcp.JSONRPC_VERSION, x.id, method, params})
 	if err != nil {
 		return nil, Errorf(Protocol, "the call cannot be written: %w", err)
 	}
-	return c.newPending(method, name, text), nil
+	x.text = append(text, '\n')
+	return x, nil
 }
 
-// newPending makes a request from encoded params.
-func (c *client) newPending(method, name string, params []byte) *pendingRequest {
-	x := &pendingRequest{id: c.ids.Add(1), method: method, name: name, answered: make(chan response, 1)}
-	text := make([]byte, 0, len(params)+len(method)+64)
-	text = strconv.AppendInt(append(text, `{"jsonrpc":"2.0","id":`...), x.id, 10)
-	text = strictjson.AppendQuote(append(text, `,"method":`...), method)
-	text = append(append(text, `,"params":`...), params...)
-	x.text = append(text, "}\n"...)
-	return x
+// toolParams are the parameters of tools/call.
+type toolParams struct {
+	Name      string                     `json:"name"`
+	Arguments json.RawMessage            `json:"arguments"`
+	Meta      map[string]any             `json:"_meta"`
+	Task      map[string]int64           `json:"task,omitempty"`
+	Responses map[string]json.RawMessage `json:"inputResponses,omitempty"`
+	State     *string                    `json:"requestState,omitempty"`
 }
 
 // toolRequest encodes one request of a call.
 func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
-	params, err := c.toolParams(r, next)
-	if err != nil {
-		return nil, Errorf(Protocol, "the call cannot be written: %w", err)
+	call := r.call
+	params := toolParams{
+		Name: call.Name, Arguments: json.RawMessage(cmp.Or(call.Arguments.String(), "{}")), Responses: next.responses, State: next.state,
+		Meta: make(map[string]any, len(c.meta)+len(call.Meta)+1),
 	}
-	x := c.newPending(string(mcp.MethodToolsCall), r.call.Name, params)
+	maps.Copy(params.Meta, c.meta)
+	for key, value := range call.Meta {
+		params.Meta[key] = value
+	}
+	params.Meta["progressToken"] = r.token
+	if call.Task && c.canTask {
+		params.Task = map[string]int64{"ttl": call.TaskTTL.Milliseconds()}
+	}
+	x, err := c.encode(string(mcp.MethodToolsCall), call.Name, params)
+	if err != nil {
+		return nil, err
+	}
 	x.call, x.asker = r, r
 	if mirrors := c.mirrors.Load(); mirrors != nil {
-		if tool, ok := (*mirrors)[r.call.Name]; ok {
-			headers := mcp.GenerateParamHeaders(&tool, params)
+		if tool, ok := (*mirrors)[call.Name]; ok {
+			headers := mcp.GenerateParamHeaders(&tool, json.RawMessage(`{"arguments":`+string(params.Arguments)+`}`))
 			x.header = make(http.Header, len(headers)+6)
 			for name, value := range headers {
 				x.header.Set(name, value)
@@ -72,53 +97,10 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	return x, nil
 }
 
-// toolParams encodes the params by hand, because encoding/json would slow down every call.
-func (c *client) toolParams(r *running, next round) (json.RawMessage, error) {
-	call := r.call
-	arguments := oneLine(call.Arguments.String())
-	text := make([]byte, 0, 256+len(arguments)+len(c.meta))
-	text = append(strictjson.AppendQuote(append(text, `{"name":`...), call.Name), `,"arguments":`...)
-	text = append(append(append(text, arguments...), `,"_meta":{`...), c.meta...)
-	text = strictjson.AppendQuote(append(text, `"progressToken":`...), r.token)
-	for _, m := range call.Meta {
-		text = append(strictjson.AppendQuote(append(text, ','), m.Key), ':')
-		text = strictjson.AppendQuote(text, m.Value)
-	}
-	text = append(text, '}')
-	if call.Task && c.canTask {
-		text = append(strconv.AppendInt(append(text, `,"task":{"ttl":`...), call.TaskTTL.Milliseconds(), 10), '}')
-	}
-	if len(next.responses) > 0 {
-		responses, err := json.Marshal(next.responses)
-		if err != nil {
-			return nil, err
-		}
-		text = append(append(text, `,"inputResponses":`...), responses...)
-	}
-	if next.state != nil {
-		text = strictjson.AppendQuote(append(text, `,"requestState":`...), *next.state)
-	}
-	return append(text, '}'), nil
-}
-
-// oneLine returns a document's text, with the characters escaped that some readers take for the end of a line; "{}" if the text is empty.
-func oneLine(text string) string {
-	switch {
-	case text == "":
-		return "{}"
-	case strings.Contains(text, "\u2028"), strings.Contains(text, "\u2029"):
-		return lineEnds.Replace(text)
-	}
-	return text
-}
-
-// lineEnds escapes the line ends of JavaScript, which in JSON occur in strings only.
-var lineEnds = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
-
 const (
 	// cancelGrace is how long a server has to answer a call that was cancelled. A result within that time counts.
 	cancelGrace = 2 * time.Second
-	// stopWait is how long a transport may take to notice that a request was cancelled.
+	// stopWait is how long a transport usually may take to notice that a request was cancelled.
 	stopWait = time.Second
 )
 
@@ -235,7 +217,7 @@ func (c *client) interrupt(ctx context.Context, x *pendingRequest) (json.RawMess
 		}
 	}
 	c.take(x.id)
-	wait := stopWait
+	wait := c.stopWait
 	if c.oneStream {
 		wait = 0
 		x.cancelPost()

@@ -24,7 +24,7 @@ import (
 // A tool call has the same content as mcp-go's, on one line, even for readers that end lines at U+2028 and U+2029.
 func TestToolRequest(t *testing.T) {
 	all := map[string]Call{
-		"plain":          {Name: "a/\"b\"", Arguments: parsed(t, `{"x":9007199254740993,"y":"<é>"}`), Meta: []Meta{{Key: "k", Value: "<v>"}, {Key: "l", Value: "\xff"}}},
+		"plain":          {Name: "a/\"b\"", Arguments: parsed(t, `{"x":9007199254740993,"y":"<é>"}`), Meta: map[string]string{"k": "<v>", "l": "\xff"}},
 		"without meta":   {Name: "a", Arguments: parsed(t, `{}`)},
 		"lines":          {Name: "a\n", Arguments: parsed(t, "{\r\n \"x\": 1\n}")},
 		"JavaScript's":   {Name: "\u2028", Arguments: parsed(t, "{\"x\":\"\u2028 \u2029\"}")},
@@ -99,8 +99,8 @@ func libraryWrites(t *testing.T, c *client, call Call) mcptransport.JSONRPCReque
 		_ = theirs.SetLevel(t.Context(), mcp.SetLevelRequest{Params: mcp.SetLevelParams{Level: mcp.LoggingLevelInfo}})
 	}
 	meta := &mcp.Meta{ProgressToken: "7", AdditionalFields: map[string]any{}}
-	for _, m := range call.Meta {
-		meta.AdditionalFields[m.Key] = m.Value
+	for key, value := range call.Meta {
+		meta.AdditionalFields[key] = value
 	}
 	params := mcp.CallToolParams{Name: call.Name, RawArguments: json.RawMessage(call.Arguments.String()), Meta: meta}
 	if call.Task {
