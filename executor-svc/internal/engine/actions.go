@@ -12,13 +12,13 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// split separates questions, which may start before the commit, from actions that must not. It drops the questions of a lane that the batch
+// split separates questions that may start before the commit from actions that must not. It drops the questions of a lane that the batch
 // abandons later; the actions after an Abandon are late.
 func split(actions []flow.LaneAction) (early, late []flow.LaneAction) {
 	for i, a := range actions {
-		_, isAsk := a.Action.(flow.Ask)
+		ask, isAsk := a.Action.(flow.Ask)
 		switch {
-		case !isAsk || abandons(actions[:i], a.Lane):
+		case !isAsk || ask.AfterCommit || abandons(actions[:i], a.Lane):
 			late = append(late, a)
 		case !abandons(actions[i:], a.Lane):
 			early = append(early, a)
@@ -85,7 +85,7 @@ func (o *owner) startAll(b *batch, actions []flow.LaneAction) {
 
 // startAction starts an action in a new goroutine, which then runs the owner if no other goroutine does. If sameGoroutine is true, the
 // action becomes o.next instead: the current goroutine runs it after it exits the owner, so that a usual step needs no new goroutine. Without a
-// slot, only actions that end something start; the next owner resumes the others.
+// slot, only actions that end something start, and no question while the engine stops; the next owner resumes the others.
 func (o *owner) startAction(b *batch, a flow.LaneAction, sameGoroutine bool) {
 	lane := a.Lane
 	switch a := a.Action.(type) {
@@ -99,12 +99,12 @@ func (o *owner) startAction(b *batch, a flow.LaneAction, sameGoroutine bool) {
 		o.actions.Go(func() { o.session.Withdraw(context.WithoutCancel(o.base), a) })
 		return
 	}
-	if !o.slot {
+	_, isAsk := a.Action.(flow.Ask)
+	if !o.slot || isAsk && o.draining() {
 		return
 	}
 	l := o.lane(a.Lane)
-	_, l.attached = a.Action.(flow.Attach)
-	if _, isAsk := a.Action.(flow.Ask); !isAsk {
+	if _, l.attached = a.Action.(flow.Attach); !isAsk {
 		l.calling, l.callStopped = true, false
 	}
 	run, ctx, emit := o.session.Prepare(l.ctx, o.task(b.state), o.history, a), l.ctx, l.emit

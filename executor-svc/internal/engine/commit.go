@@ -62,9 +62,7 @@ func (o *owner) store(b *batch) bool {
 	t := o.transition(b)
 	o.history.Add(t.Record)
 	o.state = b.state
-	if !o.draining() {
-		o.startAll(b, early)
-	}
+	o.startAll(b, early)
 	switch err := o.commit(t); {
 	case errors.Is(err, journal.ErrInvalid):
 		o.state = before

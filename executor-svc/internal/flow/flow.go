@@ -126,7 +126,11 @@ type Action interface{ action() }
 type (
 	// Ask has the runner answer a question, by asking the planner or by listing tools. It changes nothing in the world, so it may start before
 	// the commit. The question says which Inputs it sends; the engine passes them on unread.
-	Ask struct{ Question }
+	Ask struct {
+		Question
+		// AfterCommit says that the question must not be asked before the commit is durable, because that reserves what the question may cost.
+		AfterCommit bool
+	}
 	// Call calls the tool of a step once the intent is durable. It sends Progress and McpTask, and ends with Called, Moved or Elicited.
 	Call struct {
 		Ordinal uint32

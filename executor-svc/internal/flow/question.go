@@ -112,7 +112,9 @@ type (
 		// Message describes the error to a person; SchemaJSON is the schema of the missing parameters.
 		Message    string
 		SchemaJSON string
-		Usage      *storagev1.Usage
+		// Err says why the planner could not be asked; nil if it could. The step fails.
+		Err   *storagev1.ErrorNote
+		Usage *storagev1.Usage
 	}
 	// Text is a piece of the answer.
 	Text struct{ Text string }
@@ -179,6 +181,27 @@ func (Answered) input()      {}
 func (PlanCreated) input()   {}
 func (Thinking) input()      {}
 func (Thought) input()       {}
+
+// AskEnd returns the usage and the error of an Input that ends a question to the planner; ends is false for other Inputs.
+func AskEnd(in Input) (u *storagev1.Usage, e *storagev1.ErrorNote, ends bool) {
+	switch in := in.(type) {
+	case Begun:
+		return AskEnd(in.Plan)
+	case Planned:
+		return in.Usage, in.Err, !in.Answering || in.Answer != nil
+	case Derived:
+		return in.Usage, in.Err, true
+	case Diagnosed:
+		return in.Usage, in.Err, true
+	case Answered:
+		return in.Usage, in.Err, true
+	case PlanCreated:
+		return in.Usage, in.Err, true
+	case Thought:
+		return in.Usage, in.Err, true
+	}
+	return nil, nil, false
+}
 
 // Tool is the pool's current description of a tool.
 type Tool struct {

@@ -20,13 +20,14 @@ import (
 )
 
 // askPlanner makes a planner call. It retries a call that fails, unless the error is definitive, and adds the usage of all attempts to usage.
+// The budgets of c are those of the whole question, of which usage is what its earlier calls used.
 func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, usage **storagev1.Usage,
 	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	for attempt := 1; ; attempt++ {
 		callCtx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
-		res, err := askOnce(callCtx, s, c, call)
+		res, err := askOnce(callCtx, s, reduceBudget(c, *usage), call)
 		cancel()
 		spent := res.GetUsage()
 		if err != nil {
@@ -36,7 +37,6 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 		if err == nil || isDefinitive(err) || attempt >= s.r.cfg.PlannerTries || !sleep(ctx, time.Duration(attempt)*200*time.Millisecond) {
 			return res, err
 		}
-		c = reduceBudget(c, spent)
 	}
 }
 
@@ -88,8 +88,11 @@ func isDefinitive(err error) bool {
 	}
 }
 
-// reduceBudget returns a copy of c whose budget is reduced by the usage of a failed attempt.
-func reduceBudget(c *plannerv1.TaskContext, spent *commonv1.Usage) *plannerv1.TaskContext {
+// reduceBudget returns c with its budgets reduced by the usage of earlier calls.
+func reduceBudget(c *plannerv1.TaskContext, spent *storagev1.Usage) *plannerv1.TaskContext {
+	if spent == nil || c.ModelCallsLeft == nil && c.TokensLeft == nil && c.CostNanoUsdLeft == nil {
+		return c
+	}
 	c = proto.CloneOf(c)
 	c.ModelCallsLeft = reduce(c.ModelCallsLeft, spent.GetModelCalls())
 	c.TokensLeft = reduce(c.TokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())

@@ -75,11 +75,8 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 		ExpectedDefinitionHash: st.GetDefinitionHash(), ExpectedConfigRevision: st.GetConfigRevision(),
 		Epoch: s.epoch, StartBy: timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)), AckCallIds: s.takeAcks(st.GetPoolId()),
 	}
-	if l, used := t.Head.GetLimits(), t.State.GetUsage(); l.GetMaxModelCalls() > 0 || l.GetMaxTokens() > 0 || l.GetMaxCostNanoUsd() > 0 {
-		req.ModelBudget = &commonv1.ModelBudget{
-			ModelCalls: remaining(l.GetMaxModelCalls(), used.GetModelCalls()), Tokens: remaining(l.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens()),
-			CostNanoUsd: remaining(l.GetMaxCostNanoUsd(), used.GetCostNanoUsd()),
-		}
+	if l := t.Head.GetLimits(); l.GetMaxModelCalls() > 0 || l.GetMaxTokens() > 0 || l.GetMaxCostNanoUsd() > 0 {
+		req.ModelBudget = modelBudget(t, flow.LaneOf(t.State, c.lane))
 	}
 	if st.GetRound() > 0 {
 		req.RequestState, req.Answers = st.GetRequestState(), callAnswers(st.GetAnswers())

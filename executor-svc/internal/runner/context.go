@@ -3,6 +3,9 @@ package runner
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
@@ -37,26 +40,24 @@ func (s *Session) emptyContext(t *flow.Task, l *storagev1.Lane) *plannerv1.TaskC
 	if m := t.State.GetMemory(); m != nil {
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
-	limits, used := t.Head.GetLimits(), t.State.GetUsage()
-	calls := used.GetModelCalls()
-	for _, other := range t.State.GetLanes() {
-		if other.GetId() != l.GetId() {
-			calls += other.GetReservedModelCalls()
-		}
-	}
-	c.ModelCallsLeft = remaining(limits.GetMaxModelCalls(), calls)
-	c.TokensLeft = remaining(limits.GetMaxTokens(), used.GetInputTokens()+used.GetOutputTokens())
-	c.CostNanoUsdLeft = remaining(limits.GetMaxCostNanoUsd(), used.GetCostNanoUsd())
+	b := modelBudget(t, l)
+	c.ModelCallsLeft, c.TokensLeft, c.CostNanoUsdLeft = b.ModelCalls, b.Tokens, b.CostNanoUsd
 	return c
 }
 
-// remaining returns what is left of a budget; nil if there is no limit.
-func remaining[T uint32 | uint64](limit, used T) *T {
-	if limit == 0 {
-		return nil
+// modelBudget returns what a lane has reserved of the task's budgets.
+func modelBudget(t *flow.Task, l *storagev1.Lane) *commonv1.ModelBudget {
+	b, limits := &commonv1.ModelBudget{}, t.Head.GetLimits()
+	if limits.GetMaxModelCalls() > 0 {
+		b.ModelCalls = proto.Uint32(l.GetReservedModelCalls())
 	}
-	rest := limit - min(limit, used)
-	return &rest
+	if limits.GetMaxTokens() > 0 {
+		b.Tokens = proto.Uint64(l.GetReservedTokens())
+	}
+	if limits.GetMaxCostNanoUsd() > 0 {
+		b.CostNanoUsd = proto.Uint64(l.GetReservedCostNanoUsd())
+	}
+	return b
 }
 
 // contextSince returns the part of a context that the planner does not keep; nil if the planner keeps nothing.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -87,7 +86,7 @@ func (s *Session) diagnose(c *plannerv1.TaskContext, st *storagev1.ActiveStep, k
 		}
 		if err != nil {
 			s.log.WarnContext(ctx, "the planner could not diagnose an error; the step fails", "error", err)
-			out.IsParamError = false
+			out.IsParamError, out.Err = false, errorNote(err)
 		}
 		emit(out)
 	}
@@ -109,23 +108,15 @@ func (s *Session) diagnoseError(ctx context.Context, c *plannerv1.TaskContext, s
 			return nil
 		}
 	}
-	var described, missing *storagev1.Usage
-	var g errgroup.Group
-	g.Go(func() error {
-		res, err := askPlanner(ctx, s, c, &described, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
-			return s.r.planner.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
-		})
-		out.Message = validUTF8(res.GetMessage())
-		return err
+	described, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DescribeErrorResponse, error) {
+		return s.r.planner.DescribeError(ctx, &plannerv1.DescribeErrorRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 	})
-	g.Go(func() error {
-		res, err := askPlanner(ctx, s, c, &missing, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
-			return s.r.planner.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
-		})
-		out.SchemaJSON = validUTF8(res.GetSchemaJson())
+	if err != nil {
 		return err
+	}
+	missing, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.GetMissingParamsResponse, error) {
+		return s.r.planner.GetMissingParams(ctx, &plannerv1.GetMissingParamsRequest{Context: c, ToolId: st.GetToolId(), InputJson: input, Error: problem}, o...)
 	})
-	err := g.Wait()
-	out.Usage = flow.AddUsage(flow.AddUsage(out.Usage, described), missing)
+	out.Message, out.SchemaJSON = validUTF8(described.GetMessage()), validUTF8(missing.GetSchemaJson())
 	return err
 }

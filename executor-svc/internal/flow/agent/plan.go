@@ -26,15 +26,12 @@ func planned(l step.Lane, in flow.Planned) {
 		l.State.Phase = phasePlan // if the process crashes in the middle of the text, the planner is asked again
 		return
 	}
-	l.SettleReservation(in.Usage)
 	limits := l.Task.Head.GetLimits()
 	switch {
 	case in.Err != nil:
 		l.FailTask(in.Err)
 	case in.Answer != nil:
-		answer := *in.Answer
-		answer.Usage = nil // settled above
-		l.Answered(answer)
+		l.Answered(*in.Answer)
 	case len(in.Branches) > 0:
 		branch(l, in.Branches)
 	case in.Step == nil && l.State.GetId() != 0:

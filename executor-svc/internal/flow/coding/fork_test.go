@@ -97,6 +97,7 @@ func TestForksHoldWhateverHappens(t *testing.T) {
 		m := newModel(t)
 		m.rig = first.rig.fork(t, int(seq))
 		m.starts, m.checked, m.ended = 0, 0, false
+		flow.AddUsage(&m.spent, m.rig.task.State.GetUsage())
 		m.clear()
 		for _, f := range m.rig.facts {
 			m.fact(f)

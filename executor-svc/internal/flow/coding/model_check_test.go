@@ -32,6 +32,7 @@ func (m *model) check() {
 	if !waiting && len(m.rig.pending) == 0 {
 		m.Fatalf("the task is %s and nothing runs: %s", s.GetStatus(), m.rig.all())
 	}
+	m.budgets()
 	busy := map[uint32]bool{}
 	for _, a := range m.rig.pending {
 		if busy[a.Lane] {

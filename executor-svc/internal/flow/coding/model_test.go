@@ -27,6 +27,8 @@ type model struct {
 	thoughts map[string]uint64
 	starts   int
 	ended    bool
+	// spent is what models used; beyond is the part that answers used although it was not reserved for them.
+	spent, beyond storagev1.Usage
 }
 
 // D1, D2, D3, D7, A17, A26: whatever happens, the task ends, and the rules of checks hold.
@@ -73,6 +75,8 @@ func (m *model) head(h *storagev1.TaskHead) {
 		h.PlanOptions.MaxSubtaskRunTime = durationpb.New(time.Duration(rapid.IntRange(1, 200).Draw(m.T, "subtask run time")) * time.Second)
 		h.Limits.MaxRunTime = int64(rapid.IntRange(0, 500).Draw(m.T, "run time")) * int64(time.Second)
 		h.Limits.MaxModelCalls = uint32(rapid.IntRange(0, 40).Draw(m.T, "model calls"))
+		h.Limits.MaxTokens = uint64(rapid.IntRange(0, 400).Draw(m.T, "tokens"))
+		h.Limits.MaxCostNanoUsd = uint64(rapid.IntRange(0, 400).Draw(m.T, "money"))
 		h.Limits.MaxToolCalls = uint32(rapid.IntRange(0, 20).Draw(m.T, "tool calls"))
 	} else {
 		h.Limits.MaxRecoveries = 0
@@ -168,19 +172,23 @@ func (m *model) draw(g *graph) []*storagev1.PlannedSubtask {
 // result lets an action end, or go on.
 func (m *model) result(a flow.LaneAction) {
 	r := m.rig
-	usage := &storagev1.Usage{ModelCalls: 1}
 	switch action := a.Action.(type) {
 	case flow.Ask:
+		if _, thinks := action.Question.(flow.Think); thinks && rapid.IntRange(0, 2).Draw(m.T, "more") == 0 {
+			r.must(a.Lane, flow.Thinking{Text: "é"})
+			r.pending = append(r.pending, a)
+			return
+		}
+		usage := m.use(a)
 		switch q := action.Question.(type) {
 		case flow.CreatePlan:
-			r.must(a.Lane, m.planned(usage))
+			in := m.planned(usage)
+			in.Err = m.tooSmall(in.Err)
+			r.must(a.Lane, in)
 		case flow.Think:
-			if rapid.IntRange(0, 2).Draw(m.T, "more") == 0 {
-				r.must(a.Lane, flow.Thinking{Text: "é"})
-				r.pending = append(r.pending, a)
-				return
-			}
-			r.must(a.Lane, m.thought(usage))
+			in := m.thought(usage)
+			in.Err = m.tooSmall(in.Err)
+			r.must(a.Lane, in)
 		case flow.Reflect:
 			r.must(a.Lane, flow.Thought{Reflection: &storagev1.Reflection{Done: rapid.Bool().Draw(m.T, "done")}, Usage: usage})
 		case flow.RefreshTool:
@@ -268,6 +276,9 @@ func (m *model) called(a flow.LaneAction) {
 		r.must(a.Lane, flow.Progress{Ordinal: out.Ordinal, Attempt: out.Attempt, Progress: &storagev1.ToolProgress{}})
 		r.pending = append(r.pending, a)
 		return
+	}
+	if out.Outcome == commonv1.Outcome_OUTCOME_KNOWN && rapid.IntRange(0, 3).Draw(m.T, "asks models") == 0 {
+		out.Usage = m.use(a)
 	}
 	if slices.Contains(r.stopped, a.Lane) && rapid.Bool().Draw(m.T, "stopped") {
 		fail("CANCELLED", commonv1.Outcome_OUTCOME_KNOWN)

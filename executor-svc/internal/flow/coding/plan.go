@@ -37,7 +37,6 @@ func (Flow) PlanOptions(o *executorv1.PlanOptions) *executorv1.PlanOptions {
 
 // planCreated records the planner's plan. It asks for another one if the plan cannot be used, and a person to confirm it if the policy says so.
 func (r *rules) planCreated(l step.Lane, in flow.PlanCreated) {
-	l.SettleReservation(in.Usage)
 	if in.Tools != nil && l.Checkpoint.GetFlowStartSeq() == 0 {
 		l.Started(in.Tools, in.Name, in.Risk)
 	}

@@ -31,6 +31,8 @@ type rig struct {
 	stopped []uint32 // lanes whose calls were told to stop
 	facts   []*storagev1.Fact
 	seen    int // how many facts events has returned
+	// lost is what questions had reserved whose results were lost.
+	lost storagev1.Usage
 }
 
 func newRig(t tester, change ...func(*storagev1.TaskHead)) *rig {
@@ -49,8 +51,9 @@ func newRig(t tester, change ...func(*storagev1.TaskHead)) *rig {
 
 func (r *rig) resume(recovered bool) {
 	r.Helper()
-	r.pending, r.stopped = nil, nil
 	before := proto.CloneOf(r.task.State)
+	r.drop(before, func(flow.LaneAction) bool { return true })
+	r.stopped = nil
 	tr, err := Flow{}.Resume(r.task, recovered)
 	if err != nil {
 		r.Fatalf("Resume: %v", err)
@@ -108,7 +111,7 @@ func (r *rig) take(before *storagev1.Checkpoint, tr flow.Transition) {
 	for _, a := range tr.Actions {
 		switch a.Action.(type) {
 		case flow.Abandon:
-			r.pending = slices.DeleteFunc(r.pending, func(p flow.LaneAction) bool { return p.Lane == a.Lane })
+			r.drop(before, func(p flow.LaneAction) bool { return p.Lane == a.Lane })
 		case flow.StopCall:
 			r.stopped = append(r.stopped, a.Lane)
 		case flow.Withdraw:
@@ -116,6 +119,24 @@ func (r *rig) take(before *storagev1.Checkpoint, tr flow.Transition) {
 			r.pending = append(r.pending, a)
 		}
 	}
+}
+
+// drop loses running actions.
+func (r *rig) drop(before *storagev1.Checkpoint, lost func(flow.LaneAction) bool) {
+	r.pending = slices.DeleteFunc(r.pending, func(a flow.LaneAction) bool {
+		if lost(a) && asksPlanner(a.Action) {
+			l := flow.LaneOf(before, a.Lane)
+			flow.AddUsage(&r.lost, &storagev1.Usage{ModelCalls: l.GetReservedModelCalls(), InputTokens: l.GetReservedTokens(), CostNanoUsd: l.GetReservedCostNanoUsd()})
+		}
+		return lost(a)
+	})
+}
+
+// asksPlanner reports whether an action asks the planner.
+func asksPlanner(a flow.Action) bool {
+	ask, ok := a.(flow.Ask)
+	_, lists := ask.Question.(flow.RefreshTool)
+	return ok && !lists
 }
 
 // pop returns an action of a subtask's lanes that fits, and removes it; subtask "" is lane 0.

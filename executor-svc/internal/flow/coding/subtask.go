@@ -67,7 +67,6 @@ func thinking(l step.Lane, text string) {
 
 // thought continues after a thought or a reflection: the subtask ends, its calls are made, or the planner thinks or reflects.
 func (r *rules) thought(l step.Lane, in flow.Thought) {
-	l.SettleReservation(in.Usage)
 	thinking(l, in.Text)
 	if in.Err != nil {
 		r.endSubtask(l, failed, in.Err.GetErrMsg())

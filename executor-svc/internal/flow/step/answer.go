@@ -40,7 +40,6 @@ func (l Lane) AddText(text string) {
 
 // Answered records the rest of the answer and ends the task.
 func (l Lane) Answered(in flow.Answered) {
-	l.SettleReservation(in.Usage)
 	if in.Text != "" {
 		l.AddText(in.Text)
 	}

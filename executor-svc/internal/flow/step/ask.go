@@ -48,7 +48,6 @@ func (l Lane) askPermission(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 
 // diagnosed asks a person for parameters if the error is about parameters and an attempt is left; else the step fails.
 func (l Lane) diagnosed(in flow.Diagnosed) {
-	l.SettleReservation(in.Usage)
 	s := l.activeStepWith(in.Ordinal)
 	if s == nil {
 		return

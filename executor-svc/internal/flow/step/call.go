@@ -34,9 +34,7 @@ func (l Lane) called(in flow.Called) {
 	if in.Outcome != outcomeNotExecuted && !flow.IsReadOutput(s) {
 		l.AddUsage(&storagev1.Usage{ToolCalls: 1})
 	}
-	if in.Usage != nil {
-		l.AddUsage(in.Usage)
-	}
+	l.settle(in.Usage)
 	switch {
 	case in.Err == nil:
 		l.recordOutput(s, in)
@@ -122,7 +120,6 @@ func (l Lane) failAttempt(s *storagev1.ActiveStep, e *storagev1.ErrorNote, o com
 
 // derived continues with an input made by Derive or Fill.
 func (l Lane) derived(in flow.Derived) {
-	l.SettleReservation(in.Usage)
 	s := l.activeStepWith(in.Ordinal)
 	if s == nil {
 		return

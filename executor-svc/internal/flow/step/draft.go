@@ -66,7 +66,7 @@ func (d *Draft) OpenLane(subtaskID string) Lane {
 
 // Close removes a lane that has nothing more to do, and drops what runs in it.
 func (l Lane) Close() {
-	l.countReservation()
+	l.settleLost()
 	l.actions = slices.DeleteFunc(l.actions, func(a flow.LaneAction) bool { return a.Lane == l.State.GetId() && !endsWithoutLane(a.Action) })
 	l.Schedule(flow.Abandon{})
 	id := l.State.GetId()
@@ -280,19 +280,6 @@ func (d *Draft) FailTask(e *storagev1.ErrorNote) {
 // AddUsage adds to the task's usage.
 func (d *Draft) AddUsage(u *storagev1.Usage) {
 	d.Checkpoint.Usage = flow.AddUsage(d.Checkpoint.GetUsage(), u)
-}
-
-// SettleReservation replaces the reservation of the lane's planner call with the call's usage.
-func (l Lane) SettleReservation(u *storagev1.Usage) {
-	l.State.ReservedModelCalls = 0
-	l.AddUsage(u)
-}
-
-// countReservation counts a reserved planner call as made.
-func (l Lane) countReservation() {
-	if n := l.State.GetReservedModelCalls(); n > 0 {
-		l.SettleReservation(&storagev1.Usage{ModelCalls: n})
-	}
 }
 
 func isRepeatable(s *storagev1.ActiveStep) bool {

@@ -18,8 +18,11 @@ import (
 )
 
 // applyPauseAndBudget completes a draft: a requested pause replaces the lanes' questions, and a spent budget ends the task instead of a planner
-// call. If the task has a budget of model calls, each planner call reserves one.
+// call.
 func (d *Draft) applyPauseAndBudget() {
+	if d.err == nil && !d.ended() && !d.taskEnding() {
+		d.resumeWaiting()
+	}
 	for _, l := range d.Lanes() {
 		if d.err != nil || d.ended() || d.taskEnding() {
 			return
@@ -39,20 +42,8 @@ func (d *Draft) applyPauseAndBudget() {
 	}
 }
 
-func isPaused(l *storagev1.Lane) bool { return l.GetPausedPhase() != storagev1.Phase_PHASE_UNSPECIFIED }
-
-// applyBudget reserves a planner call, or ends the task if a budget is spent.
-func (l Lane) applyBudget() {
-	if spent := l.spentPlannerBudget(); spent != "" {
-		l.dropActions()
-		l.unchanged = false
-		l.failBudget(spent)
-		return
-	}
-	if l.Task.Head.GetLimits().GetMaxModelCalls() > 0 && l.State.GetReservedModelCalls() == 0 {
-		l.State.ReservedModelCalls = 1
-		l.unchanged = false
-	}
+func isPaused(l *storagev1.Lane) bool {
+	return l.GetPhase() == storagev1.Phase_PHASE_WAIT && l.GetPausedPhase() != storagev1.Phase_PHASE_UNSPECIFIED
 }
 
 // dropActions removes the lane's actions from the draft.
@@ -65,65 +56,6 @@ func (l Lane) asksPlanner() bool {
 		ask, ok := a.Action.(flow.Ask)
 		_, lists := ask.Question.(flow.RefreshTool)
 		return ok && !lists && a.Lane == l.State.GetId()
-	})
-}
-
-// spentPlannerBudget names the budget that allows the lane no further planner call, or returns "".
-func (l Lane) spentPlannerBudget() string {
-	limits, u := l.Task.Head.GetLimits(), l.Checkpoint.GetUsage()
-	calls := u.GetModelCalls()
-	for _, other := range l.Checkpoint.GetLanes() {
-		if other.GetId() != l.State.GetId() {
-			calls += other.GetReservedModelCalls()
-		}
-	}
-	switch {
-	case limits.GetMaxModelCalls() > 0 && calls >= limits.GetMaxModelCalls():
-		return Plural(limits.GetMaxModelCalls(), "model call")
-	case limits.GetMaxTokens() > 0 && u.GetInputTokens()+u.GetOutputTokens() >= limits.GetMaxTokens():
-		return fmt.Sprintf("%d tokens", limits.GetMaxTokens())
-	case limits.GetMaxCostNanoUsd() > 0 && u.GetCostNanoUsd() >= limits.GetMaxCostNanoUsd():
-		return fmt.Sprintf("$%g for models", float64(limits.GetMaxCostNanoUsd())/1e9)
-	}
-	return l.spentRunTime()
-}
-
-// spentCallBudget names the budget that allows no further tool call, or returns "". Calls that have not ended count as made.
-func (d *Draft) spentCallBudget(s *storagev1.ActiveStep) string {
-	made := d.Checkpoint.GetUsage().GetToolCalls()
-	for _, l := range d.Lanes() {
-		if open := l.State.GetStep(); l.calling() && !flow.IsReadOutput(open) || open != nil && d.hasOpenElicitation(open) {
-			made++
-		}
-	}
-	if l := d.Task.Head.GetLimits().GetMaxToolCalls(); l > 0 && made >= l && !flow.IsReadOutput(s) {
-		return Plural(l, "tool call")
-	}
-	return d.spentRunTime()
-}
-
-// spentRunTime names the task's budget of run time if it is spent, or returns "".
-func (d *Draft) spentRunTime() string {
-	limit := d.Task.Head.GetLimits().GetMaxRunTime()
-	if limit > 0 && flow.RunTime(d.Checkpoint, d.Task.Now) >= limit {
-		return fmt.Sprintf("%s of running", humantime.Text(time.Duration(limit)))
-	}
-	return ""
-}
-
-// SpentRunTime names the lane's own limit of run time if it is spent, or returns "".
-func (l Lane) SpentRunTime() string {
-	limit := l.State.GetMaxRunTime()
-	if limit > 0 && flow.RunTime(l.State, l.Task.Now) >= limit {
-		return humantime.Text(time.Duration(limit)) + " of running"
-	}
-	return ""
-}
-
-func (d *Draft) failBudget(spent string) {
-	d.FailTask(&storagev1.ErrorNote{
-		ErrMsg: "the task's budget of " + spent + " is spent; start a new task, or fork this one, with a larger budget",
-		Reason: commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED,
 	})
 }
 
@@ -149,9 +81,15 @@ func (l Lane) pause() {
 	l.dropActions()
 	l.Schedule(flow.Abandon{}) // also ends a running planner call
 	l.unchanged = false
-	l.countReservation() // the dropped planner call may have been made
+	l.settleLost() // the dropped planner call may have been made
 	l.State.PausedPhase = l.State.GetPhase()
 	l.setPhase(storagev1.Phase_PHASE_WAIT)
+}
+
+// leavePause returns the lane to the phase in which it was paused, or began to wait for budgets.
+func (l Lane) leavePause() {
+	l.setPhase(l.State.GetPausedPhase())
+	l.State.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
 }
 
 // enterPause makes the task wait for unpause.
@@ -190,9 +128,8 @@ func (d *Draft) unpause(u *storagev1.Unpause) {
 	d.Checkpoint.PauseRequested = false
 	before, resumed := d.Checkpoint.GetStatus(), []Lane{}
 	for _, l := range d.Lanes() {
-		if p := l.State.GetPausedPhase(); p != storagev1.Phase_PHASE_UNSPECIFIED {
-			l.setPhase(p)
-			l.State.PausedPhase = storagev1.Phase_PHASE_UNSPECIFIED
+		if isPaused(l.State) {
+			l.leavePause()
 			resumed = append(resumed, l)
 		}
 	}
@@ -318,7 +255,7 @@ func (d *Draft) countRecovery(recovered bool) {
 		d.Checkpoint.RunSince = d.Task.Now.UnixNano()
 	}
 	for _, l := range d.Lanes() {
-		l.countReservation() // the planner call may have been made
+		l.settleLost() // the planner call may have been made
 		if since := l.State.GetRunSince(); since != 0 {
 			l.State.RunTime += max(0, down-since)
 			l.State.RunSince = d.Task.Now.UnixNano()

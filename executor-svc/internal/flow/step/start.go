@@ -3,6 +3,7 @@ package step
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -77,6 +78,9 @@ func (l Lane) call(s *storagev1.ActiveStep, waitID string) {
 	}
 	l.beginAttempt(s, waitID)
 	l.setPhase(storagev1.Phase_PHASE_CALL)
+	if !flow.IsReadOutput(s) {
+		l.reserve(math.MaxUint32) // without a share the call runs too, but its server may ask no model
+	}
 	l.Schedule(flow.Call{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt()})
 }
 

@@ -142,7 +142,10 @@ func (d *Draft) apply(lane uint32, in flow.Input) {
 		return
 	}
 	l, ok := d.Lane(lane)
-	if ok && !l.applyStepInput(in) && !d.rules.Apply(l, in) {
+	if !ok || l.settleAnswer(in) {
+		return
+	}
+	if !l.applyStepInput(in) && !d.rules.Apply(l, in) {
 		d.Refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the %s flow does not know %T", d.rules.Kind(), in))
 	}
 }

@@ -48,8 +48,6 @@ const (
 	Phase_PHASE_WAIT Phase = 7
 	// The answer is written.
 	Phase_PHASE_ANSWER Phase = 8
-	// The task has ended.
-	Phase_PHASE_END Phase = 9
 	// A step is ready to be called, and only a pause prevents it.
 	Phase_PHASE_START Phase = 10
 	// The tools are listed again, because the step's tool has changed.
@@ -76,7 +74,6 @@ var (
 		6:  "PHASE_FILL",
 		7:  "PHASE_WAIT",
 		8:  "PHASE_ANSWER",
-		9:  "PHASE_END",
 		10: "PHASE_START",
 		11: "PHASE_REFRESH_TOOL",
 		12: "PHASE_IDLE",
@@ -94,7 +91,6 @@ var (
 		"PHASE_FILL":         6,
 		"PHASE_WAIT":         7,
 		"PHASE_ANSWER":       8,
-		"PHASE_END":          9,
 		"PHASE_START":        10,
 		"PHASE_REFRESH_TOOL": 11,
 		"PHASE_IDLE":         12,
@@ -537,7 +533,7 @@ type Lane struct {
 	Id uint32 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it is doing.
 	Phase Phase `protobuf:"varint,2,opt,name=phase,proto3,enum=storage.v1.Phase" json:"phase,omitempty"`
-	// The phase in which it was paused.
+	// The phase in which it was paused, or began to wait for budgets that other lanes have reserved (PHASE_IDLE).
 	PausedPhase Phase `protobuf:"varint,3,opt,name=paused_phase,json=pausedPhase,proto3,enum=storage.v1.Phase" json:"paused_phase,omitempty"`
 	// The step that has not ended; absent between steps.
 	Step *ActiveStep `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
@@ -547,7 +543,7 @@ type Lane struct {
 	CancelRequested bool `protobuf:"varint,6,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// Why it was cancelled.
 	CancelReason string `protobuf:"bytes,7,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	// Model calls reserved for its running planner call.
+	// Model calls reserved for its running planner or tool call.
 	ReservedModelCalls uint32 `protobuf:"varint,8,opt,name=reserved_model_calls,json=reservedModelCalls,proto3" json:"reserved_model_calls,omitempty"`
 	// Nanoseconds of running before `run_since`; counted only if `max_run_time` is set.
 	RunTime int64 `protobuf:"varint,9,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`
@@ -566,7 +562,13 @@ type Lane struct {
 	// Steps that wait for their turn in this lane, oldest first.
 	Queue []*QueuedStep `protobuf:"bytes,16,rep,name=queue,proto3" json:"queue,omitempty"`
 	// The lane that it was opened for; 0 if it stands for itself.
-	Parent        uint32 `protobuf:"varint,17,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent uint32 `protobuf:"varint,17,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Tokens reserved like the model calls.
+	ReservedTokens uint64 `protobuf:"varint,18,opt,name=reserved_tokens,json=reservedTokens,proto3" json:"reserved_tokens,omitempty"`
+	// Money reserved like the model calls, in billionths of a US dollar.
+	ReservedCostNanoUsd uint64 `protobuf:"varint,19,opt,name=reserved_cost_nano_usd,json=reservedCostNanoUsd,proto3" json:"reserved_cost_nano_usd,omitempty"`
+	// Its question was refused because its share of a budget was too small; it asks again with all that is left.
+	BudgetShort   bool `protobuf:"varint,20,opt,name=budget_short,json=budgetShort,proto3" json:"budget_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -718,6 +720,27 @@ func (x *Lane) GetParent() uint32 {
 		return x.Parent
 	}
 	return 0
+}
+
+func (x *Lane) GetReservedTokens() uint64 {
+	if x != nil {
+		return x.ReservedTokens
+	}
+	return 0
+}
+
+func (x *Lane) GetReservedCostNanoUsd() uint64 {
+	if x != nil {
+		return x.ReservedCostNanoUsd
+	}
+	return 0
+}
+
+func (x *Lane) GetBudgetShort() bool {
+	if x != nil {
+		return x.BudgetShort
+	}
+	return false
 }
 
 // A step that was decided on and has not been numbered yet.
@@ -4946,7 +4969,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fmax_run_time\x18\a \x01(\x03R\n" +
 	"maxRunTime\x12%\n" +
 	"\x0emax_recoveries\x18\b \x01(\rR\rmaxRecoveries\x12)\n" +
-	"\x11max_cost_nano_usd\x18\t \x01(\x04R\x0emaxCostNanoUsd\"\xd3\x04\n" +
+	"\x11max_cost_nano_usd\x18\t \x01(\x04R\x0emaxCostNanoUsd\"\xd4\x05\n" +
 	"\x04Lane\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12'\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x11.storage.v1.PhaseR\x05phase\x124\n" +
@@ -4967,7 +4990,10 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\athought\x18\x0e \x01(\rR\athought\x12#\n" +
 	"\rthought_bytes\x18\x0f \x01(\x04R\fthoughtBytes\x12,\n" +
 	"\x05queue\x18\x10 \x03(\v2\x16.storage.v1.QueuedStepR\x05queue\x12\x16\n" +
-	"\x06parent\x18\x11 \x01(\rR\x06parent\"R\n" +
+	"\x06parent\x18\x11 \x01(\rR\x06parent\x12'\n" +
+	"\x0freserved_tokens\x18\x12 \x01(\x04R\x0ereservedTokens\x123\n" +
+	"\x16reserved_cost_nano_usd\x18\x13 \x01(\x04R\x13reservedCostNanoUsd\x12!\n" +
+	"\fbudget_short\x18\x14 \x01(\bR\vbudgetShort\"R\n" +
 	"\n" +
 	"QueuedStep\x12*\n" +
 	"\x04step\x18\x01 \x01(\v2\x16.storage.v1.ActiveStepR\x04step\x12\x18\n" +
@@ -5317,7 +5343,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12@\n" +
-	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xaa\x02\n" +
+	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xa1\x02\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -5331,8 +5357,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"PHASE_FILL\x10\x06\x12\x0e\n" +
 	"\n" +
 	"PHASE_WAIT\x10\a\x12\x10\n" +
-	"\fPHASE_ANSWER\x10\b\x12\r\n" +
-	"\tPHASE_END\x10\t\x12\x0f\n" +
+	"\fPHASE_ANSWER\x10\b\x12\x0f\n" +
 	"\vPHASE_START\x10\n" +
 	"\x12\x16\n" +
 	"\x12PHASE_REFRESH_TOOL\x10\v\x12\x0e\n" +
@@ -5340,7 +5365,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"PHASE_IDLE\x10\f\x12\x15\n" +
 	"\x11PHASE_CREATE_PLAN\x10\r\x12\x0f\n" +
 	"\vPHASE_THINK\x10\x0e\x12\x11\n" +
-	"\rPHASE_REFLECT\x10\x0fB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\rPHASE_REFLECT\x10\x0f\"\x04\b\t\x10\tB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once
