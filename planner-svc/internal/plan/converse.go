@@ -47,9 +47,9 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
 	switch {
 	case s.subtask != nil:
-		c.tools.ending = reflectTool
+		c.tools.ending = ownTool(reflect, "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.")
 	case !c.inJSON:
-		c.tools.ending = finishTool
+		c.tools.ending = ownTool(finish, "Ends the task with an answer although the goal, or a part of it, was not reached.")
 	}
 	for _, id := range s.subtask.GetToolIds() {
 		c.tools.show(c.tools.lookup(id))

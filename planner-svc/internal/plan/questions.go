@@ -1,13 +1,16 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/schema"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
@@ -18,9 +21,9 @@ import (
 )
 
 // askAboutTask asks the model for JSON about a task. The prompt holds the goal, as many of the last steps as fit, and the template called name, rendered
-// with data. respond makes the response from the answer and the usage; its error is the problem with the answer. If the provider finds the prompt too
+// with data; the answer fits the schema of that name. respond makes the response from the answer and the usage; its error is the problem with the answer. If the provider finds the prompt too
 // long, askAboutTask assumes a smaller window and asks once more.
-func askAboutTask[T, R any](ctx context.Context, s *session, name string, data any, schema string, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
+func askAboutTask[T, R any](ctx context.Context, s *session, name string, data any, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
 	for again := false; ; again = true {
 		system, page, goal := prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, data), prompt.Render("goal", s.tc, nil)+"\n\n"
 		steps, left := "", s.maxPrompt()-estimate(system+goal+page)
@@ -32,7 +35,7 @@ func askAboutTask[T, R any](ctx context.Context, s *session, name string, data a
 			steps = text + steps
 		}
 		r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + steps + page)}}
-		res, err := ask(ctx, s, r, llm.Output{Name: name, Schema: schema}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
+		res, err := ask(ctx, s, r, llm.Output{Name: name, Schema: prompt.Schema(name)}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
 		if err == nil || !s.shortens(again, r, err) {
 			return res, err
 		}
@@ -44,12 +47,10 @@ type inputAnswer struct {
 	Missing []string
 }
 
-const inputSchema = `{"type":"object","properties":{"input":{"type":"object"},"missing":{"type":"array","items":{"type":"string"}}},"required":["input"]}`
-
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	tool, _ := catalog.CallOf(req, "")
-	return askAboutTask(ctx, m.session(req.GetContext()), "input_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "input_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
 		in, err := strictjson.ParseObject(string(a.Input))
 		if err != nil {
 			return nil, err
@@ -83,17 +84,15 @@ func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "fill_params", req, inputSchema, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "fill_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
 		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, tool.Misfit(string(a.Input))
 	})
 }
 
-const riskSchema = `{"type":"object","properties":{"level":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"reason":{"type":"string","minLength":1}},"required":["level","reason"],"additionalProperties":false}`
-
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	tool, in := catalog.CallOf(req, req.GetInputJson())
-	return askAboutTask(ctx, m.session(req.GetContext()), "tool_risk", req, riskSchema, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "tool_risk", req, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
 		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
 		if rated := risk.Parse(a.Level); rated >= assessed.GetLevel() {
 			assessed = &commonv1.Risk{Level: rated, Reason: prompt.Line(a.Reason)}
@@ -102,17 +101,13 @@ func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRis
 	})
 }
 
-const paramErrorSchema = `{"type":"object","properties":{"is_param_error":{"type":"boolean"}},"required":["is_param_error"],"additionalProperties":false}`
-
 // IsParamError implements Planner.
 func (m *Model) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	return askAboutTask(ctx, m.session(req.GetContext()), "is_param_error", req, paramErrorSchema, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "is_param_error", req, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
 		res.Usage = usage
 		return res, nil
 	})
 }
-
-const messageSchema = `{"type":"object","properties":{"message":{"type":"string","minLength":1}},"required":["message"],"additionalProperties":false}`
 
 // DescribeError implements Planner.
 func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error) {
@@ -120,13 +115,11 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 	if tool, in, names := missingParams(req); len(names) > 0 {
 		return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, tool, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "describe_error", req, messageSchema, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "describe_error", req, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
 		res.Message, res.Usage = input.Shorten(l, res.GetMessage()), usage
 		return res, nil
 	})
 }
-
-const missingSchema = `{"type":"object","properties":{"properties":{"type":"array","items":{"type":"string"},"minItems":1}},"required":["properties"],"additionalProperties":false}`
 
 // GetMissingParams implements Planner. If the input has all required properties, the model names the properties to ask for.
 func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error) {
@@ -134,7 +127,7 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 	if len(names) > 0 {
 		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, names), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "missing_params", req, missingSchema, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "missing_params", req, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {
 				return nil, fmt.Errorf("the input has no property %q", name)
@@ -143,3 +136,126 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, a.Properties), Usage: usage}, nil
 	})
 }
+
+// askUntilValid calls the model until accept returns no messages. It appends the messages (the reply and the response to it) to the next
+// request. A problem makes the reply a failed attempt; after s.tries failed attempts the error holds the problem and the last reply.
+func (s *session) askUntilValid(ctx context.Context, r *llm.Request, onDelta func(llm.Delta) error,
+	accept func(*llm.Reply) (messages []*plannerv1.ModelMessage, problem error),
+) error {
+	for try := 1; ; {
+		reply, err := s.generate(ctx, r, onDelta)
+		if err != nil {
+			return err
+		}
+		messages, problem := accept(reply)
+		if len(messages) == 0 {
+			return nil
+		}
+		if problem != nil {
+			s.log.WarnContext(ctx, "a model's reply cannot be used", "task_id", s.tc.GetTaskId(), "model", s.info.Name, "try", try, "problem", problem.Error())
+			if try >= s.tries {
+				return s.unusableReply(try, problem.Error(), reply)
+			}
+			try++
+		}
+		r.Messages = append(r.Messages, messages...)
+	}
+}
+
+// ask asks for a JSON answer that fits a schema. accept turns the decoded answer into the result, or returns a problem that the schema cannot
+// express.
+func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.Output, accept func(*T) (R, error)) (result R, err error) {
+	compiled, err := s.expect(r, output)
+	if err != nil {
+		return result, err
+	}
+	err = s.askUntilValid(ctx, r, nil, func(reply *llm.Reply) ([]*plannerv1.ModelMessage, error) {
+		answer, problem := decode[T](compiled, reply)
+		if problem == nil {
+			result, problem = accept(answer)
+		}
+		if problem == nil {
+			return nil, nil
+		}
+		return s.correctJSON(reply, problem), problem
+	})
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return result, nil
+}
+
+// expect sets the schema of the reply and returns it compiled. If the model has no native support for schemas, the prompt holds the schema.
+func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
+	if !s.info.Schema {
+		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
+	} else {
+		r.Output = &output
+	}
+	return schema.Compile(output.Schema)
+}
+
+// correctJSON returns the messages to append: a JSON reply that cannot be used, and the request to correct it.
+func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.ModelMessage {
+	text := cmp.Or(strings.TrimSpace(reply.Text), "{}")
+	return []*plannerv1.ModelMessage{llm.AssistantText(text), llm.UserText(prompt.Render("correction", s.tc, problem.Error()))}
+}
+
+// Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields may
+// be empty. With an outputSchema, the text is JSON that fits it. An error carries the usage of the calls.
+func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
+	s := m.session(budget)
+	if outputSchema == "" {
+		return s.generate(ctx, r, func(d llm.Delta) error {
+			if d.Text == "" {
+				return nil
+			}
+			return emit(d.Text)
+		})
+	}
+	if _, err := schema.Compile(outputSchema); err != nil {
+		return nil, Invalid("output_schema_json", "%w", err)
+	}
+	text, err := ask(ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, func(answer *json.RawMessage) (string, error) { return string(*answer), nil })
+	if err != nil {
+		return nil, err
+	}
+	s.reply.Text, s.reply.Usage = text, s.used
+	return s.reply, emit(text)
+}
+
+func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {
+	text := extractJSON(reply.Text)
+	if err := s.Validate(text); err != nil {
+		return nil, err
+	}
+	answer := new(T)
+	return answer, json.Unmarshal([]byte(text), answer)
+}
+
+// extractJSON returns the longest JSON object in a model's text. If there is none, it returns the text, and validation reports what is wrong.
+func extractJSON(text string) string {
+	longest := ""
+	for from, failures := 0, 0; from < len(text) && failures < maxFailures; {
+		i := strings.IndexByte(text[from:], '{')
+		if i < 0 {
+			break
+		}
+		from += i
+		var raw json.RawMessage
+		if json.NewDecoder(strings.NewReader(text[from:])).Decode(&raw) != nil {
+			from++
+			failures++
+			continue
+		}
+		if len(raw) >= len(longest) {
+			longest = string(raw)
+		}
+		from += len(raw)
+	}
+	return cmp.Or(longest, strings.TrimSpace(text))
+}
+
+// maxFailures bounds the search of extractJSON in texts with many unbalanced braces.
+const maxFailures = 100

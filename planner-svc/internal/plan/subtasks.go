@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,22 +12,14 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/schema"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
 	"pawl.dev/planner-svc/internal/risk"
-)
-
-const (
-	subtaskItems = `"items":{"type":"object","properties":{"id":{"type":"string","pattern":"^[A-Za-z0-9_-]{1,40}$"},"title":{"type":"string","minLength":1},` +
-		`"description":{"type":"string","minLength":1},"acceptance":{"type":"string","minLength":1},"depends_on":{"type":"array","items":{"type":"string"}},` +
-		`"tool_ids":{"type":"array","items":{"type":"string"}}},"required":["id","title","description","acceptance","depends_on","tool_ids"],"additionalProperties":false}`
-	planSchema = `{"type":"object","properties":{"main_task":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},` +
-		`"subtasks":{"type":"array","minItems":1,` + subtaskItems + `}},"required":["main_task","risk","subtasks"],"additionalProperties":false}`
-	reflectSchema = `{"type":"object","properties":{"done":{"type":"boolean"},"summary":{"type":"string"},"next":{"type":"string"},"plan_change":{"type":["object","null"],"properties":{` +
-		`"add":{"type":"array",` + subtaskItems + `},"drop":{"type":"array","items":{"type":"string"}},"order":{"type":"array","items":{"type":"string"}},"reason":{"type":"string"}},` +
-		`"required":["reason"],"additionalProperties":false}},"required":["done","summary","next"],"additionalProperties":false}`
 )
 
 // CreatePlan divides a goal into subtasks.
@@ -35,7 +28,7 @@ func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest
 	maxSubtasks := int(cmp.Or(req.GetMaxSubtasks(), defaultMax))
 	s := m.session(req.GetContext())
 	data := map[string]any{"MaxSubtasks": maxSubtasks, "Problem": req.GetProblem(), "Tools": toolsOf(s.tc, &s.indexes).shown}
-	return askAboutTask(ctx, s, "create_plan", data, planSchema, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
+	return askAboutTask(ctx, s, "create_plan", data, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
 		if n := len(a.Subtasks); n > maxSubtasks {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
 		}
@@ -125,7 +118,7 @@ func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReque
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
 	s := m.session(req.GetContext())
 	s.subtask, s.others = req.GetCurrent(), req.GetOthers()
-	return askAboutTask(ctx, s, "reflect", req, reflectSchema, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
+	return askAboutTask(ctx, s, "reflect", req, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
 		if !res.GetDone() && strings.TrimSpace(res.GetNext()) == "" {
 			return nil, errors.New("`next` must say what to do, because the subtask is not done")
 		}
@@ -189,12 +182,9 @@ type decideAnswer struct {
 	DelegateTo                 string `json:"delegate_to"`
 }
 
-const decideSchema = `{"type":"object","properties":{"decision":{"type":"string","enum":["REPLY","SILENT","ASK_HUMAN","DELEGATE"]},"reason":{"type":"string"},` +
-	`"question":{"type":"string"},"delegate_to":{"type":"string"}},"required":["decision","reason"],"additionalProperties":false}`
-
 // Decide decides whether and how an agent responds to a message.
 func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return askAboutTask(ctx, m.session(req.GetContext()), "decide", req, decideSchema, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
+	return askAboutTask(ctx, m.session(req.GetContext()), "decide", req, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
 		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
 		switch res.GetDecision() {
 		case plannerv1.Decision_DECISION_ASK_HUMAN:
@@ -208,4 +198,122 @@ func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plan
 		}
 		return res, nil
 	})
+}
+
+// Think thinks about a subtask and chooses its next calls. About the request's `current`, the model also reflects in the same turn, by a call of its
+// tool `reflect`. If the model has native tools, emit gets the thought as it arrives, else once it is whole.
+func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
+	s, g := m.session(req.GetContext()), &gate{emit: emit}
+	s.subtask, s.others, s.hasPlan, s.failures = req.GetCurrent(), req.GetOthers(), req.GetCurrent() != nil, repeatedFailures(req.GetContext())
+	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, prompt.Thought{ThinkRequest: req, Failures: s.failures}), g)
+	if err != nil {
+		return nil, err
+	}
+	thought := g.shown.String()
+	if text := cmp.Or(t.text, t.answer); text != "" {
+		if thought, err = g.finish(text); err != nil {
+			return nil, err
+		}
+	}
+	return &plannerv1.ThinkResult{Thought: thought, Steps: t.steps, Usage: s.usage(), Reflection: t.reflection, PlanChange: t.planChange}, nil
+}
+
+// interpretThought sets the steps and the reflection of t from calls about a subtask. It also sets the problem of each call, and returns the problems
+// joined. At the last try, arguments that are not JSON become a JSON string, which no tool accepts. A reflection that the subtask is done excludes
+// other calls: the model is told so once, later such calls are dropped.
+func (c *conversation) interpretThought(ctx context.Context, t *turn, calls []call) error {
+	var problems []error
+	var reflection *call
+	for i := range calls {
+		switch call := &calls[i]; {
+		case call.Tool == reflect:
+			reflection = call
+			if call.problem == nil {
+				call.problem = c.readReflection(t, call)
+			}
+		case len(t.steps) < maxSteps:
+			if call.problem != nil && c.lastTry {
+				call.Input, call.problem = passOn(call.Input), nil
+			}
+			if call.problem != nil {
+				break
+			}
+			var step *plannerv1.PlannedStep
+			if step, call.problem = c.plannedStep(call, 0, 0); call.problem == nil {
+				t.steps = append(t.steps, step)
+			}
+		}
+		problems = append(problems, calls[i].problem)
+	}
+	if t.reflection.GetDone() && len(t.steps) > 0 {
+		if !c.ended && !c.lastTry {
+			c.ended = true
+			reflection.problem = errors.New("`done` cannot come with other calls: make the calls first and see their results, or call `reflect` alone")
+			return errors.Join(append(problems, reflection.problem)...)
+		}
+		c.log.WarnContext(ctx, "the model says that a subtask is done and calls tools; the calls are dropped", "task_id", c.tc.GetTaskId(), "subtask", c.subtask.GetId(), "calls", len(t.steps))
+		t.steps = nil
+	}
+	return errors.Join(problems...)
+}
+
+// maxSameFailures is how often a call about a subtask may fail in the same way.
+const maxSameFailures = 2
+
+// repeatedFailures returns a step for each call that has failed maxSameFailures times with the same input and the same error. It ignores steps before
+// the last success of a tool that may change something, because the calls may succeed now.
+func repeatedFailures(tc *plannerv1.TaskContext) (failures []*plannerv1.HistoryEntry) {
+	count := map[[3]string]int{}
+	for _, e := range slices.Backward(tc.GetHistory()) {
+		isRead := e.GetToolId() == ReadOutputID || catalog.Find(tc.GetTools(), e.GetToolId()).GetEffect() == commonv1.Effect_EFFECT_READ
+		switch e.GetResult() {
+		case plannerv1.StepResult_STEP_RESULT_SUCCESS:
+			if !isRead {
+				return failures
+			}
+		case plannerv1.StepResult_STEP_RESULT_ERROR:
+			way := [3]string{e.GetToolId(), strictjson.Compact(e.GetInputJson()), e.GetError()}
+			if count[way]++; count[way] == maxSameFailures {
+				failures = append(failures, e)
+			}
+		}
+	}
+	return failures
+}
+
+// repeatedFailure returns an error for a call that has failed maxSameFailures times in the same way.
+func (s *session) repeatedFailure(toolID, input string) error {
+	for _, e := range s.failures {
+		if e.GetToolId() == toolID && strictjson.Compact(e.GetInputJson()) == strictjson.Compact(input) {
+			return fmt.Errorf("it would be a loop: %s and a later call with the same input failed with the same error, and nothing was changed since. "+
+				"Change the input or what makes the call fail, call another tool, or call `reflect` alone with \"done\": false and say what is missing", e.GetStepId())
+		}
+	}
+	return nil
+}
+
+// passOn returns arguments that are not a JSON object as JSON.
+func passOn(arguments json.RawMessage) json.RawMessage {
+	if json.Valid(arguments) {
+		return arguments
+	}
+	return json.RawMessage(strictjson.Quote(strings.ToValidUTF8(string(arguments), "\uFFFD")))
+}
+
+// readReflection sets the reflection and the plan change of t from a call of `reflect`.
+func (c *conversation) readReflection(t *turn, call *call) error {
+	form, err := schema.Compile(prompt.Schema(reflect))
+	if err != nil {
+		return err
+	}
+	answer, err := decode[plannerv1.ReflectResponse](form, &llm.Reply{Text: string(call.Input)})
+	if err != nil {
+		return err
+	}
+	if err := c.checkReflection(answer); err != nil {
+		return err
+	}
+	t.reflection = &plannerv1.Reflection{Done: answer.GetDone(), Summary: answer.GetSummary(), Next: answer.GetNext()}
+	t.planChange = answer.GetPlanChange()
+	return nil
 }

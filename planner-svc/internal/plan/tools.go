@@ -48,12 +48,10 @@ type toolset struct {
 	ending *plannerv1.ModelTool
 }
 
-var (
-	finishTool = &plannerv1.ModelTool{Name: finish, Description: "Ends the task with an answer although the goal, or a part of it, was not reached.",
-		InputSchemaJson: `{"type":"object","properties":{"answer":{"type":"string","description":"The answer to the user: what is missing and why, and what was reached"}},"required":["answer"]}`}
-	reflectTool = &plannerv1.ModelTool{Name: reflect, Description: "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.",
-		InputSchemaJson: reflectSchema}
-)
+// ownTool returns a tool of the planner.
+func ownTool(name, description string) *plannerv1.ModelTool {
+	return &plannerv1.ModelTool{Name: name, Description: description, InputSchemaJson: prompt.Schema(name)}
+}
 
 // toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
 // used, in the order of their first use. So the selection only grows while a task runs.
@@ -114,11 +112,9 @@ func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
 	if t.ending != nil {
 		tools = append(tools, t.ending)
 	}
-	tools = append(tools, &plannerv1.ModelTool{Name: readOutput, Description: "Reads on in the output of an earlier step, of which only the beginning is shown.",
-		InputSchemaJson: `{"type":"object","properties":{"step":{"type":"string","description":"such as step-3"},"offset":{"type":"integer","minimum":0}},"required":["step","offset"]}`})
+	tools = append(tools, ownTool(readOutput, "Reads on in the output of an earlier step, of which only the beginning is shown."))
 	if len(t.all) > maxTools {
-		tools = append(tools, &plannerv1.ModelTool{Name: findTools, Description: fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all)),
-			InputSchemaJson: `{"type":"object","properties":{"query":{"type":"string","description":"Words for what the tool should do"}},"required":["query"]}`})
+		tools = append(tools, ownTool(findTools, fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all))))
 	}
 	for _, tool := range t.shown {
 		tools = append(tools, modelTool(tool, inJSON))

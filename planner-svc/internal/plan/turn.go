@@ -48,11 +48,11 @@ type call struct {
 func (c *conversation) nextTurn(ctx context.Context, g *gate) (t *turn, err error) {
 	read, show := c.read, g.delta
 	if c.inJSON {
-		form := turnSchema
+		form := "turn"
 		if c.subtask != nil {
-			form = thoughtSchema
+			form = "thought"
 		}
-		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: form})
+		compiled, err := c.expect(c.request, llm.Output{Name: "turn", Schema: prompt.Schema(form)})
 		if err != nil {
 			return nil, err
 		}
@@ -137,17 +137,7 @@ func cutNote(tc *plannerv1.TaskContext, reply *llm.Reply) string {
 	return "\n\n" + prompt.LangOf(tc).Pick("[The answer was cut off at the token limit.]", "［答案因达到 token 上限而被截断。］")
 }
 
-const (
-	callsProperty = `"calls":{"type":"array","maxItems":16,"items":{"type":"object","properties":{` +
-		`"tool":{"type":"string"},"why":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]},"input":{"type":"object"}},"required":["tool","input"]}}`
-	// turnSchema is the JSON Schema of a turn of models without native tools.
-	turnSchema = `{"type":"object","properties":{` + callsProperty + `,"answer":{"type":"string"},"fulfilled":{"type":"boolean"},` +
-		`"task":{"type":"object","properties":{"name":{"type":"string"},"risk":{"type":"string","enum":["LOW","MEDIUM","HIGH"]}}}}}`
-	// thoughtSchema is the JSON Schema of a turn about a subtask.
-	thoughtSchema = `{"type":"object","properties":{"thought":{"type":"string"},` + callsProperty + `}}`
-)
-
-// readJSON is read for models without native tools. s is the compiled turnSchema or thoughtSchema.
+// readJSON is read for models without native tools. s is the schema of a turn, or of a thought about a subtask.
 func readJSON(s *schema.Schema, reply *llm.Reply) (*turn, []call, error) {
 	a, err := decode[struct {
 		Calls     []call

@@ -1,5 +1,5 @@
-// Package prompt renders prompts from embedded templates, in English and Chinese: instructions, tasks, tools, steps and questions. Text from tools
-// and other systems is fenced as data. It knows no model and decides nothing.
+// Package prompt renders prompts from embedded templates, in English and Chinese: instructions, tasks, tools, steps and questions. It also holds the
+// schemas of answers. Text from tools and other systems is fenced as data. It knows no model and decides nothing.
 package prompt
 
 import (
@@ -19,7 +19,7 @@ import (
 	"pawl.dev/planner-svc/internal/result"
 )
 
-//go:embed templates
+//go:embed templates schemas
 var files embed.FS
 
 // Thought is the data of the page `think`.
@@ -59,6 +59,15 @@ func Render(name string, tc *plannerv1.TaskContext, data any) string {
 		panic(fmt.Errorf("render the prompt %s: %w", name, err))
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// Schema returns the JSON Schema of the answers to the page of that name, or of the input of the planner's own tool of that name.
+func Schema(name string) string {
+	raw, err := files.ReadFile("schemas/" + name + ".json")
+	if err != nil {
+		panic(fmt.Errorf("the schema of %s: %w", name, err))
+	}
+	return strictjson.Compact(strings.TrimSpace(string(raw)))
 }
 
 // tool renders the definition of a task's tool.
