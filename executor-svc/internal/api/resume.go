@@ -62,8 +62,11 @@ func (s *Tasks) CancelTask(ctx context.Context, req *executorv1.CancelTaskReques
 		return nil, err
 	}
 	tolerated := commonv1.ErrorReason_ERROR_REASON_TASK_ENDED
-	if req.GetSubtaskId() != "" {
+	switch {
+	case req.GetSubtaskId() != "":
 		tolerated = 0
+	case state.Ended(t.Checkpoint.GetStatus()):
+		return s.get(ctx, t.ID)
 	}
 	cancel := &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: req.GetReason(), SubtaskId: req.GetSubtaskId()}}}
 	return s.send(ctx, t, cancel, tolerated)

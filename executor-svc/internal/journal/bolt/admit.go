@@ -11,39 +11,33 @@ import (
 
 // Admit implements journal.Tasks.
 func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error {
-	return s.file.view(func(t *table) error {
-		rejection, err := admit(t, user, a, false)
-		if err != nil {
-			return err
-		}
-		return rejection
-	})
+	return s.file.view(func(t *table) error { return admit(t, user, a, false) })
 }
 
 // admit keeps the times of a user's newest requests in a ring of as many places as the limit. A request is admitted if the request
 // whose place it takes is older than the window; requests of tasks that have ended count too. If record is true, admit records the request.
-func admit(t *table, user string, a journal.Admission, record bool) (rejection, err error) {
+func admit(t *table, user string, a journal.Admission, record bool) error {
 	if a.Requests <= 0 || a.Window <= 0 {
-		return nil, nil
+		return nil
 	}
 	counter := userPrefix(kindWindow, user)
 	count, _, err := readNumber(t, counter)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	place := windowKey(user, count%uint64(a.Requests))
 	at, known, err := readNumber(t, place)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// A clock that was set back must not block a user for longer than the window.
 	if wait := min(time.Unix(0, int64(at)).Add(a.Window).Sub(a.Now), a.Window); known && wait > 0 {
-		return &journal.Limited{Requests: a.Requests, Window: a.Window, RetryAfter: wait}, nil
+		return &journal.Limited{Requests: a.Requests, Window: a.Window, RetryAfter: wait}
 	}
 	if !record {
-		return nil, nil
+		return nil
 	}
-	return nil, errors.Join(put(t, counter, numberBytes(count+1)), put(t, place, numberBytes(uint64(a.Now.UnixNano()))))
+	return errors.Join(put(t, counter, numberBytes(count+1)), put(t, place, numberBytes(uint64(a.Now.UnixNano()))))
 }
 
 func readNumber(t *table, key []byte) (n uint64, known bool, err error) {

@@ -19,21 +19,21 @@ func (s *Store) PutAgent(ctx context.Context, user, id string, a *storagev1.Agen
 		return invalidError("agent", err)
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(t *table, _ *operation) (rejection, err error) {
+	return s.c.do(func(t *table, _ *operation) error {
 		switch {
 		case ifRev == 0 && t.Get(k) != nil:
-			return journal.ErrExists, nil
+			return journal.ErrExists
 		case ifRev != 0:
-			if rejection := checkRev(t, k, ifRev); rejection != nil {
-				return rejection, nil
+			if err := checkRev(t, k, ifRev); err != nil {
+				return err
 			}
 		}
-		return nil, put(t, k, value)
+		return put(t, k, value)
 	})
 }
 
 func checkRev(t *table, key []byte, want uint64) error {
-	a, err := readAgent(key, t.Get(key))
+	a, err := readAgent(t, key, t.Get(key))
 	if err != nil {
 		return err
 	}
@@ -43,26 +43,20 @@ func checkRev(t *table, key []byte, want uint64) error {
 	return nil
 }
 
-func readAgent(key, stored []byte) (*storagev1.Agent, error) {
+func readAgent(t *table, key, stored []byte) (*storagev1.Agent, error) {
 	if stored == nil {
 		return nil, journal.ErrNotFound
 	}
-	v, err := verifyChecksum(key, stored)
-	if err != nil {
-		return nil, err
-	}
 	a := &storagev1.Agent{}
-	if err := proto.Unmarshal(v, a); err != nil {
-		return nil, damagedError(name(key), err)
-	}
-	return a, nil
+	_, err := readMessage(t, key, stored, a)
+	return a, err
 }
 
 // Agent implements journal.Agents.
 func (s *Store) Agent(_ context.Context, user, id string) (a *storagev1.Agent, err error) {
 	err = s.file.view(func(t *table) error {
 		k := agentKey(user, id)
-		a, err = readAgent(k, t.Get(k))
+		a, err = readAgent(t, k, t.Get(k))
 		return err
 	})
 	return a, err
@@ -78,7 +72,7 @@ func (s *Store) ListAgents(_ context.Context, user, after string, limit int) ([]
 			if id <= after {
 				continue
 			}
-			a, err := readAgent(c.key, c.value)
+			a, err := readAgent(t, c.key, c.value)
 			if err != nil {
 				return err
 			}
@@ -95,15 +89,15 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 		return err
 	}
 	k := agentKey(user, id)
-	return s.c.do(func(t *table, _ *operation) (rejection, err error) {
+	return s.c.do(func(t *table, _ *operation) error {
 		if t.Get(k) == nil {
-			return journal.ErrNotFound, nil
+			return journal.ErrNotFound
 		}
 		if ifRev != 0 {
-			if rejection := checkRev(t, k, ifRev); rejection != nil {
-				return rejection, nil
+			if err := checkRev(t, k, ifRev); err != nil {
+				return err
 			}
 		}
-		return nil, t.Delete(k)
+		return t.Delete(k)
 	})
 }

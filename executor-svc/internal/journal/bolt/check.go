@@ -179,7 +179,7 @@ func (c *checker) index(k, v []byte) {
 		c.expect(k, has(c.t, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
 		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
 	case kindAgent:
-		_, err := readAgent(k, c.t.Get(k))
+		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
 	}
 }

@@ -78,20 +78,17 @@ func encode(dst []byte, m proto.Message) ([]byte, []payload, error) {
 	}
 	dst = binary.AppendUvarint(append(dst, 0), uint64(len(cuts)))
 	payloads := make([]payload, len(cuts))
+	var rest []byte
 	at := 0
 	for i, c := range cuts {
 		payloads[i] = payload{sum: sha256.Sum256(wire[c.from:c.to]), data: wire[c.from:c.to]}
 		dst = binary.AppendUvarint(dst, uint64(c.from-at))
 		dst = binary.AppendUvarint(dst, uint64(c.to-c.from))
 		dst = append(dst, payloads[i].sum[:]...)
+		rest = append(rest, wire[at:c.from]...)
 		at = c.to
 	}
-	at = 0
-	for _, c := range cuts {
-		dst = append(dst, wire[at:c.from]...)
-		at = c.to
-	}
-	return append(dst, wire[at:]...), payloads, nil
+	return append(append(dst, rest...), wire[at:]...), payloads, nil
 }
 
 // span is a range of bytes.

@@ -31,16 +31,16 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		return err
 	}
 	w.applied = t.Applied
-	return s.c.do(func(b *table, o *operation) (rejection, err error) {
+	return s.c.do(func(b *table, o *operation) error {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
 		old, err := storedState(b, id)
 		if err != nil {
-			return err, nil
+			return err
 		}
-		if rejection := w.checkFollows(old, o.owned, t.Epoch); rejection != nil {
-			return rejection, nil
+		if err := w.checkFollows(old, o.owned, t.Epoch); err != nil {
+			return err
 		}
-		return nil, w.put(b, o, old)
+		return w.put(b, o, old)
 	})
 }
 
@@ -108,17 +108,17 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	}
 	w.payloads = append(w.payloads, payloads...)
 	existing := uuid.Nil
-	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
-		if existing, rejection = findRepeated(t, id, n.Head); rejection != nil || existing != uuid.Nil {
-			return rejection, nil
+	err = s.c.do(func(t *table, o *operation) (err error) {
+		if existing, err = findRepeated(t, id, n.Head); err != nil || existing != uuid.Nil {
+			return err
 		}
-		if rejection, err := admit(t, n.Head.GetUserSub(), n.Admission, true); rejection != nil || err != nil {
-			return rejection, err
+		if err := admit(t, n.Head.GetUserSub(), n.Admission, true); err != nil {
+			return err
 		}
 		if err := putHead(t, id, n.Head, head); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, w.put(t, o, nil)
+		return w.put(t, o, nil)
 	})
 	if err != nil {
 		return "", false, err
@@ -130,7 +130,7 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 }
 
 // findRepeated returns the task that this request created earlier, or uuid.Nil.
-func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, rejection error) {
+func findRepeated(t *table, id uuid.UUID, h *storagev1.TaskHead) (existing uuid.UUID, err error) {
 	if h.GetRequestId() != "" {
 		k := requestKey(h.GetUserSub(), h.GetRequestId())
 		v, err := get(t, k)
@@ -190,40 +190,40 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	if err != nil {
 		return 0, invalidError("command", err)
 	}
-	err = s.c.do(func(t *table, o *operation) (rejection, err error) {
+	err = s.c.do(func(t *table, o *operation) error {
 		st, err := storedState(t, id)
 		switch {
 		case err != nil:
-			return err, nil
+			return err
 		case st == nil:
-			return journal.ErrNotFound, nil
+			return journal.ErrNotFound
 		}
 		e, err := storedDue(t, id)
 		if err != nil {
-			return err, nil
+			return err
 		}
 		if e.seq == 0 {
 			head, err := readHead(t, id)
 			if err != nil {
-				return err, nil
+				return err
 			}
 			e.id, e.user = id, head.GetUserSub()
 		}
 		// The sequence is stored: numbers grow across restarts, and none is used twice.
 		if no, err = t.NextSequence(); err != nil {
-			return nil, err
+			return err
 		}
 		if err := put(t, numberedKey(id, partCommand, no), command); err != nil {
-			return nil, err
+			return err
 		}
 		if err := putPayloads(t, id, payloads); err != nil {
-			return nil, err
+			return err
 		}
 		e.commands, e.sent = true, 1
 		if !state.Ended(st.status) {
 			e.deadline = st.indexTime
 		}
-		return nil, e.put(t, o)
+		return e.put(t, o)
 	})
 	return no, err
 }

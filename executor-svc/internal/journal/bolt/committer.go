@@ -17,8 +17,8 @@ const maxBatch = 1024
 
 // operation is a change of the journal, from its submission until it is answered.
 type operation struct {
-	// run checks the change, then makes it. A rejection concerns this change only and leaves the batch untouched; an err fails the batch.
-	run func(t *table, o *operation) (rejection, err error)
+	// run checks the change, then makes it. An error before the first write rejects this change only; a later one fails the batch.
+	run func(t *table, o *operation) error
 	// owned reports that due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
@@ -65,7 +65,7 @@ func newCommitter(f *file, d *due) *committer {
 
 // do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
 // change is stored.
-func (c *committer) do(run func(t *table, o *operation) (rejection, err error)) error {
+func (c *committer) do(run func(t *table, o *operation) error) error {
 	o := c.operations.Get().(*operation)
 	o.run = run
 	lead, err := c.join(o)
@@ -160,22 +160,21 @@ func (c *committer) abort() {
 
 // write makes the first n changes of a batch durable, as many as fit into one record of the log. err is their result.
 func (c *committer) write(batch []*operation) (n int, err error) {
-	run := func(t *table) (changed bool, err error) {
+	run := func(t *table) error {
 		for n < len(batch) && len(t.batch.record) < maxRecord {
 			o := batch[n]
 			n++
 			c.release(o) // if an earlier attempt failed
-			o.changes = o.changes[:0]
-			if o.rejection, err = o.run(t, o); err != nil {
-				return false, err
-			}
-			if o.rejection != nil {
-				o.changes = o.changes[:0]
-			} else {
-				changed = true
+			o.changes, o.rejection = o.changes[:0], nil
+			written := len(t.batch.record)
+			if err := o.run(t, o); err != nil {
+				if len(t.batch.record) > written {
+					return err
+				}
+				o.changes, o.rejection = o.changes[:0], err
 			}
 		}
-		return changed, nil
+		return nil
 	}
 	publish := func() {
 		for _, o := range batch[:n] {

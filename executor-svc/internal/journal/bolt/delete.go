@@ -19,23 +19,23 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 	if err != nil {
 		return err
 	}
-	return s.c.do(func(t *table, o *operation) (rejection, err error) { return s.remove(t, o, id) })
+	return s.c.do(func(t *table, o *operation) error { return remove(t, o, id) })
 }
 
 // remove deletes a task that has ended.
-func (s *Store) remove(t *table, o *operation, id uuid.UUID) (rejection, err error) {
+func remove(t *table, o *operation, id uuid.UUID) error {
 	st, err := storedState(t, id)
 	switch {
 	case err != nil:
-		return err, nil
+		return err
 	case st == nil:
-		return journal.ErrNotFound, nil
+		return journal.ErrNotFound
 	case !state.Ended(st.status):
-		return journal.ErrNotEnded, nil
+		return journal.ErrNotEnded
 	}
 	head, err := readHead(t, id)
 	if err != nil {
-		return err, nil
+		return err
 	}
 	keys := [][]byte{userKey(head.GetUserSub(), id), dueKey(id), timeKey(st, id)}
 	if conv := head.GetConversationId(); conv != "" {
@@ -54,14 +54,14 @@ func (s *Store) remove(t *table, o *operation, id uuid.UUID) (rejection, err err
 	}
 	for _, k := range keys {
 		if err := t.Delete(k); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, sum := range sums {
 		if err := dropPayload(t, id, sum); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	o.changes = append(o.changes, dueChange{id: id, gone: true})
-	return nil, nil
+	return nil
 }

@@ -1,10 +1,13 @@
 package bolt
 
 import (
+	"bytes"
+	"cmp"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/tidwall/btree"
 
 	"pawl.dev/executor-svc/internal/journal"
 )
@@ -21,11 +24,9 @@ type due struct {
 	tasks     map[uuid.UUID]*dueTask
 	users     map[string]*dueUser
 	// waitingUsers holds the users with due tasks that have no owner.
-	waitingUsers indexed[*dueUser]
-	// withCommands holds tasks without an owner that have new commands.
-	withCommands indexed[*dueTask]
-	// withDeadline holds tasks without an owner that have a deadline.
-	withDeadline indexed[*dueTask]
+	waitingUsers *btree.BTreeG[*dueUser]
+	// withCommands holds tasks without an owner that have new commands, withDeadline those that have a deadline.
+	withCommands, withDeadline *btree.BTreeG[*dueTask]
 }
 
 // dueTask is a task that is due or owned or has a deadline.
@@ -43,18 +44,15 @@ type dueTask struct {
 	slot    bool
 	writing int  // changes of its owner that are not durable yet
 	yielded bool // its owner yielded while it was writing
-
-	atQueue, atCommands, atDeadline int // positions in the heaps
 }
 
 // dueUser is a user with tasks that are due or owned.
 type dueUser struct {
 	name      string
 	usedSlots int
-	served    uint64            // the tick of the newest slot
-	tasks     int               // number of dueTasks of this user
-	queue     indexed[*dueTask] // due tasks without an owner
-	atWaiting int               // position in waitingUsers
+	served    uint64                  // the tick of the newest slot
+	tasks     int                     // number of dueTasks of this user
+	queue     *btree.BTreeG[*dueTask] // due tasks without an owner
 }
 
 // dueChange is what a durable change means for due: the task's new values.
@@ -71,29 +69,29 @@ type dueChange struct {
 }
 
 func newDue(epoch uint64) *due {
-	d := &due{epoch: epoch, tasks: map[uuid.UUID]*dueTask{}, users: map[string]*dueUser{}}
-	d.waitingUsers = indexed[*dueUser]{less: servedFirst, index: func(u *dueUser) *int { return &u.atWaiting }}
-	d.withCommands = indexed[*dueTask]{less: dueEarlier, index: func(t *dueTask) *int { return &t.atCommands }}
-	d.withDeadline = indexed[*dueTask]{
-		less:  func(a, b *dueTask) bool { return a.deadline < b.deadline },
-		index: func(t *dueTask) *int { return &t.atDeadline },
+	return &due{
+		epoch: epoch, tasks: map[uuid.UUID]*dueTask{}, users: map[string]*dueUser{},
+		waitingUsers: newSet(servedFirst), withCommands: newSet(dueEarlier), withDeadline: newSet(func(a, b *dueTask) bool {
+			return cmp.Or(cmp.Compare(a.deadline, b.deadline), bytes.Compare(a.id[:], b.id[:])) < 0
+		}),
 	}
-	return d
 }
 
+func newSet[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// dueEarlier orders due tasks. No two tasks became due at the same tick.
 func dueEarlier(a, b *dueTask) bool { return a.since < b.since }
 
 // servedFirst orders users: the one with fewer slots is first, then the one who has waited longer.
 func servedFirst(a, b *dueUser) bool {
-	if a.usedSlots != b.usedSlots {
-		return a.usedSlots < b.usedSlots
-	}
-	return a.waitingSince() < b.waitingSince()
+	return cmp.Or(cmp.Compare(a.usedSlots, b.usedSlots), cmp.Compare(a.waitingSince(), b.waitingSince()), cmp.Compare(a.name, b.name)) < 0
 }
 
 // waitingSince returns the tick since which a user waits. A slot ends the wait, however old the rest of the queue is.
 func (u *dueUser) waitingSince() uint64 {
-	t, ok := u.queue.first()
+	t, ok := u.queue.Min()
 	if !ok {
 		return u.served
 	}
@@ -105,60 +103,66 @@ func (d *due) apply(c dueChange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[c.id]
-	if c.gone {
-		if t != nil {
-			t.runs, t.commands, t.deadline = false, false, 0
-			d.free(t)
-		}
-		return
-	}
 	if t == nil {
+		if c.gone {
+			return
+		}
 		t = &dueTask{id: c.id, user: d.user(c.user)}
 		t.user.tasks++
 		d.tasks[c.id] = t
 	}
-	wasDue := t.runs || t.commands
-	t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
-	t.received += c.sent
-	if !wasDue && (t.runs || t.commands) {
-		d.tick++
-		t.since = d.tick
-	}
-	d.place(t)
+	d.change(t, func() {
+		wasDue := t.isDue()
+		t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
+		t.received += c.sent
+		if !wasDue && t.isDue() {
+			d.tick++
+			t.since = d.tick
+		}
+		if c.gone {
+			d.free(t)
+		}
+	})
 }
+
+func (t *dueTask) isDue() bool { return t.runs || t.commands }
 
 func (d *due) user(name string) *dueUser {
 	u := d.users[name]
 	if u == nil {
-		u = &dueUser{name: name}
-		u.queue = indexed[*dueTask]{less: dueEarlier, index: func(t *dueTask) *int { return &t.atQueue }}
+		u = &dueUser{name: name, queue: newSet(dueEarlier)}
 		d.users[name] = u
 	}
 	return u
 }
 
-// place puts a task into the heaps that it belongs to now, and removes it from the other heaps.
-func (d *due) place(t *dueTask) {
-	u, free := t.user, t.epoch == 0
-	setMember(&u.queue, t, free && (t.runs || t.commands))
-	setMember(&d.withCommands, t, free && t.commands && t.received > t.receivedAtClaim)
-	setMember(&d.withDeadline, t, free && t.deadline != 0)
-	setMember(&d.waitingUsers, u, u.queue.Len() > 0)
-	if free && t.atQueue == 0 && t.atDeadline == 0 && d.tasks[t.id] == t {
+// change takes a task out of the sets, because their order depends on what changes, and puts it into those that it belongs to then.
+func (d *due) change(t *dueTask, change func()) {
+	u := t.user
+	d.waitingUsers.Delete(u) // first: its order depends on its queue
+	u.queue.Delete(t)
+	d.withCommands.Delete(t)
+	d.withDeadline.Delete(t)
+	change()
+	free := t.epoch == 0
+	if free && t.isDue() {
+		u.queue.Set(t)
+	}
+	if free && t.commands && t.received > t.receivedAtClaim {
+		d.withCommands.Set(t)
+	}
+	if free && t.deadline != 0 {
+		d.withDeadline.Set(t)
+	}
+	if u.queue.Len() > 0 {
+		d.waitingUsers.Set(u)
+	}
+	if free && !t.isDue() && t.deadline == 0 && d.tasks[t.id] == t {
 		delete(d.tasks, t.id)
 		// The user can be forgotten: a task that becomes due later is newer than the user's last slot.
 		if u.tasks--; u.tasks == 0 {
 			delete(d.users, u.name)
 		}
-	}
-}
-
-// setMember adds an entry to a heap, or updates its position, if it belongs there; else it removes the entry.
-func setMember[T any](h *indexed[T], x T, belongs bool) {
-	if belongs {
-		h.put(x)
-	} else {
-		h.remove(x)
 	}
 }
 
@@ -168,44 +172,45 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 	defer d.mu.Unlock()
 	var all []journal.Claim
 	for len(all) < r.Max && d.usedSlots < r.Slots {
-		u, ok := d.waitingUsers.first()
+		u, ok := d.waitingUsers.Min()
 		if !ok {
 			break
 		}
-		t, _ := u.queue.first()
+		t, _ := u.queue.Min()
 		all = append(all, d.own(t, true))
 	}
 	for len(all) < r.Max && d.usedSlots >= r.Slots {
-		t, ok := d.withCommands.first()
+		t, ok := d.withCommands.Min()
 		if !ok {
 			break
 		}
 		all = append(all, d.own(t, false))
 	}
 	for len(all) < r.Max {
-		t, ok := d.withDeadline.first()
+		t, ok := d.withDeadline.Min()
 		if !ok || t.deadline > r.Now.UnixNano() {
 			break
 		}
 		all = append(all, d.own(t, false))
 	}
 	claims := journal.Claims{Claims: all}
-	if t, ok := d.withDeadline.first(); ok {
+	if t, ok := d.withDeadline.Min(); ok {
 		claims.Next = time.Unix(0, t.deadline)
 	}
 	return claims
 }
 
 func (d *due) own(t *dueTask, slot bool) journal.Claim {
-	d.epoch++
-	t.epoch, t.slot, t.receivedAtClaim = d.epoch, slot, t.received
-	if slot {
-		d.tick++
-		d.usedSlots++
-		t.user.usedSlots++
-		t.user.served = d.tick
-	}
-	d.place(t)
+	d.change(t, func() {
+		d.epoch++
+		t.epoch, t.slot, t.receivedAtClaim = d.epoch, slot, t.received
+		if slot {
+			d.tick++
+			d.usedSlots++
+			t.user.usedSlots++
+			t.user.served = d.tick
+		}
+	})
 	return journal.Claim{TaskID: t.id.String(), Epoch: t.epoch, Slot: slot}
 }
 
@@ -233,17 +238,17 @@ func (d *due) yield(id uuid.UUID, epoch uint64) {
 	case t.writing > 0:
 		t.yielded = true
 	default:
-		d.free(t)
+		d.change(t, func() { d.free(t) })
 	}
 }
 
+// free ends a claim; called in a change.
 func (d *due) free(t *dueTask) {
 	if t.slot {
 		d.usedSlots--
 		t.user.usedSlots--
 	}
 	t.epoch, t.slot, t.yielded = 0, false, false
-	d.place(t)
 }
 
 // beginWrite reports whether a task is owned with this epoch. If so, the task cannot be claimed until endWrite.
@@ -267,7 +272,7 @@ func (d *due) endWrite(id uuid.UUID) {
 		return
 	}
 	if t.writing--; t.writing == 0 && t.yielded {
-		d.free(t)
+		d.change(t, func() { d.free(t) })
 	}
 }
 
@@ -276,7 +281,7 @@ func (d *due) queued(id uuid.UUID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.tasks[id]
-	return t != nil && (t.runs || t.commands) && !t.slot
+	return t != nil && t.isDue() && !t.slot
 }
 
 // inboxKnownEmpty reports whether a task's inbox is empty; false if due does not hold the task.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -76,7 +75,7 @@ func (c *counter) scan(t *table, from []byte) ([]byte, error) {
 		if n == scanAtOnce {
 			return bytes.Clone(k), nil
 		}
-		if err := c.count(k, cursor.value); err != nil {
+		if err := c.count(t, k, cursor.value); err != nil {
 			return nil, err
 		}
 		if k[0] == kindTask && len(k) == idSize+2 && k[idSize+1] == partHead {
@@ -89,7 +88,7 @@ func (c *counter) scan(t *table, from []byte) ([]byte, error) {
 	return nil, nil
 }
 
-func (c *counter) count(k, v []byte) error {
+func (c *counter) count(t *table, k, v []byte) error {
 	what := "indexes"
 	switch k[0] {
 	case kindTask:
@@ -111,9 +110,11 @@ func (c *counter) count(k, v []byte) error {
 		what = "agents"
 		c.info.Agents++
 	case kindUser:
-		if err := c.countTask(k, v); err != nil {
+		index := &storagev1.TaskIndex{}
+		if _, err := readMessage(t, k, v, index); err != nil {
 			return err
 		}
+		c.info.Tasks[strings.TrimPrefix(index.GetStatus().String(), "EXECUTOR_STATUS_")]++
 	case kindMeta:
 		what = "metadata"
 		if bytes.Equal(k, keySchema) && len(v) == 8 {
@@ -121,20 +122,6 @@ func (c *counter) count(k, v []byte) error {
 		}
 	}
 	c.info.Bytes[what] += int64(len(k) + len(v))
-	return nil
-}
-
-// countTask counts a task by the status in its index.
-func (c *counter) countTask(k, v []byte) error {
-	v, err := verifyChecksum(k, v)
-	if err != nil {
-		return err
-	}
-	index := &storagev1.TaskIndex{}
-	if err := proto.Unmarshal(v, index); err != nil {
-		return damagedError(name(k), err)
-	}
-	c.info.Tasks[strings.TrimPrefix(index.GetStatus().String(), "EXECUTOR_STATUS_")]++
 	return nil
 }
 

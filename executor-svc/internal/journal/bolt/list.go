@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -81,8 +80,12 @@ func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, e
 	if errors.Is(err, journal.ErrNotFound) {
 		err = damagedError(name(userKey(q.User, id)), err)
 	}
-	if err != nil || !timeMatches(q, task.Head.GetCreateTime()) {
+	if err != nil {
 		return nil, err
+	}
+	created := task.Head.GetCreateTime()
+	if !q.CreatedAfter.IsZero() && created < q.CreatedAfter.UnixNano() || !q.CreatedBefore.IsZero() && created >= q.CreatedBefore.UnixNano() {
+		return nil, nil
 	}
 	return task, nil
 }
@@ -100,21 +103,11 @@ func indexMatches(t *table, q journal.Query, id uuid.UUID) (bool, error) {
 }
 
 func readIndex(t *table, key []byte) (*storagev1.TaskIndex, error) {
-	v, err := get(t, key)
-	if err == nil && v == nil {
-		err = damagedError(name(key), errMissing)
-	}
-	if err != nil {
-		return nil, err
+	stored := t.Get(key)
+	if stored == nil {
+		return nil, damagedError(name(key), errMissing)
 	}
 	i := &storagev1.TaskIndex{}
-	if err := proto.Unmarshal(v, i); err != nil {
-		return nil, damagedError(name(key), err)
-	}
-	return i, nil
-}
-
-func timeMatches(q journal.Query, created int64) bool {
-	return (q.CreatedAfter.IsZero() || created >= q.CreatedAfter.UnixNano()) &&
-		(q.CreatedBefore.IsZero() || created < q.CreatedBefore.UnixNano())
+	_, err := readMessage(t, key, stored, i)
+	return i, err
 }

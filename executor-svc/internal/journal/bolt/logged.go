@@ -86,9 +86,9 @@ func newFile(path string, db *bbolt.DB) *file {
 	}
 }
 
-// update runs write on a batch and makes its changes durable. It calls publish when readers are about to see them. Only one
+// update runs write on a batch and makes its changes, if any, durable. It calls publish when readers are about to see them. Only one
 // goroutine at a time may call it. After errSync it refuses all changes.
-func (f *file) update(write func(t *table) (changed bool, err error), publish func()) error {
+func (f *file) update(write func(t *table) error, publish func()) error {
 	if f.pending.Load() >= maxPending {
 		if err := f.apply(); err != nil {
 			return fmt.Errorf("%w: %w", errFull, err)
@@ -100,14 +100,12 @@ func (f *file) update(write func(t *table) (changed bool, err error), publish fu
 		return f.logBroken
 	}
 	b := &batch{record: f.record[:0]}
-	changed := false
-	err := f.read("changing the journal", func(t *table) (err error) {
+	err := f.read("changing the journal", func(t *table) error {
 		b.overlay, b.sequence, t.batch = f.fresh.Copy(), f.sequence, b
 		t.layers[0] = b.overlay
-		changed, err = write(t)
-		return err
+		return write(t)
 	})
-	if err != nil || !changed {
+	if err != nil || len(b.record) == 0 {
 		return err
 	}
 	if b.sequence != f.sequence {

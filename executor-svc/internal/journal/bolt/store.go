@@ -28,7 +28,8 @@ type Store struct {
 	due     *due
 	suspect error
 	closed  sync.Once
-	unswept unswept
+	// unswept is the set of the ids of old tasks that cannot be deleted because they are damaged. They are reported again after a restart.
+	unswept sync.Map
 }
 
 var _ journal.Journal = (*Store)(nil)
@@ -66,18 +67,16 @@ func start(f *file) (d *due, torn error, err error) {
 	if err := checkSchema(f); err != nil {
 		return nil, nil, err
 	}
-	generation := uint64(0)
+	var generation uint64
+	err = f.view(func(t *table) (err error) {
+		generation, _, err = readNumber(t, keyGeneration)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	generation++
 	torn, err = f.recover(func(b *bbolt.Bucket) error {
-		if stored := b.Get(keyGeneration); stored != nil {
-			v, err := verifyChecksum(keyGeneration, stored)
-			if err != nil {
-				return err
-			}
-			if len(v) == 8 {
-				generation = binary.BigEndian.Uint64(v)
-			}
-		}
-		generation++
 		return b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation)))
 	})
 	if err != nil {
