@@ -17,6 +17,7 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/similar"
 
+	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -27,8 +28,8 @@ const modelPlaybook = "playbook"
 // and servers are accepted unchecked, and playbooks are refused.
 type checks struct {
 	Deps
-	playbooks recent[playbook] // by hash
-	servers   recent[struct{}] // by user and id
+	playbooks recent.Cache[playbook] // by hash
+	servers   recent.Cache[struct{}] // by user and id
 }
 
 // playbook is the planner's description of an accepted playbook.
@@ -67,7 +68,7 @@ func (c *checks) agent(ctx context.Context, user string, a *storagev1.Agent) err
 func (c *checks) mcpServers(ctx context.Context, user string, ids []string) error {
 	for _, id := range ids {
 		key := user + "\x00" + id
-		if _, exists := c.servers.get(key); exists {
+		if _, exists := c.servers.Get(key); exists {
 			continue
 		}
 		_, err := c.Pool.GetMcpServer(identity.OnBehalfOf(ctx, user), &mcppoolv1.GetMcpServerRequest{Id: id})
@@ -76,7 +77,7 @@ func (c *checks) mcpServers(ctx context.Context, user string, ids []string) erro
 				"there is no MCP server %q; see `pawl mcp list`, or register it with `pawl mcp add`", id)
 		}
 		if err == nil {
-			c.servers.put(key, struct{}{})
+			c.servers.Put(key, struct{}{})
 		}
 	}
 	return nil
@@ -148,7 +149,7 @@ func checkStepLimit(head *storagev1.TaskHead, steps uint32) error {
 
 func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, error) {
 	sum := sha256.Sum256([]byte(inputs + "\x00" + text)) // JSON has no zero byte
-	if book, accepted := c.playbooks.get(string(sum[:])); accepted {
+	if book, accepted := c.playbooks.Get(string(sum[:])); accepted {
 		return book, nil
 	}
 	res, err := c.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text, InputsJson: &inputs})
@@ -163,6 +164,6 @@ func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, e
 	default:
 		book.goal = fmt.Sprintf("Playbook of %d steps", book.steps)
 	}
-	c.playbooks.put(string(sum[:]), book)
+	c.playbooks.Put(string(sum[:]), book)
 	return book, nil
 }

@@ -21,6 +21,7 @@ import (
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -78,7 +79,7 @@ func Register(r grpc.ServiceRegistrar, d Deps) {
 // NewTasks returns the implementation of ExecutorService.
 func NewTasks(d Deps) *Tasks {
 	return &Tasks{Deps: d, check: &checks{
-		Deps: d, playbooks: recent[playbook]{age: playbookAge, limit: 256}, servers: recent[struct{}]{age: serverAge, limit: 4096},
+		Deps: d, playbooks: recent.Cache[playbook]{Age: playbookAge, Limit: 256}, servers: recent.Cache[struct{}]{Age: serverAge, Limit: 4096},
 	}}
 }
 

@@ -24,17 +24,17 @@ var errUndelivered = errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_
 // deliverAnswers passes people's answers to the pool. An answer that the pool does not take is delivered when the call asks again.
 // deliverAnswers returns errUndelivered if another call can safely take the answers. firstDelivery reports that no answer was delivered
 // before.
-func (s *Session) deliverAnswers(ctx context.Context, st *storagev1.ActiveStep, f *follower, firstDelivery bool) error {
+func (s *Session) deliverAnswers(ctx context.Context, st *storagev1.ActiveStep, c *call, firstDelivery bool) error {
 	undelivered := callAnswers(st.GetAnswers())
 	if len(undelivered) == 0 || st.GetAnswersSent() {
 		return nil
 	}
 	untouched := firstDelivery // no call can have received an answer
 	for len(undelivered) > 0 {
-		if f.call.stopping.Load() {
+		if c.stopping.Load() {
 			return nil // only the call's end matters
 		}
-		delivered, uncertain := s.deliverAnswer(ctx, f.call, undelivered[0])
+		delivered, uncertain := s.deliverAnswer(ctx, c, undelivered[0])
 		untouched = untouched && !uncertain && !delivered
 		if !delivered {
 			break
@@ -44,14 +44,14 @@ func (s *Session) deliverAnswers(ctx context.Context, st *storagev1.ActiveStep, 
 	if len(undelivered) > 0 && untouched && stillOpen(st.GetAnswers()) && st.GetRequestState() != "" && st.GetMcpTaskId() == "" && ctx.Err() == nil {
 		return errUndelivered
 	}
-	f.answer = func(ctx context.Context, inputID string) bool {
+	c.answer = func(ctx context.Context, inputID string) bool {
 		i := slices.IndexFunc(undelivered, func(a *mcppoolv1.CallAnswer) bool { return a.GetInputId() == inputID })
 		if i < 0 {
 			return false
 		}
 		a := undelivered[i]
 		undelivered = slices.Delete(undelivered, i, i+1)
-		delivered, _ := s.deliverAnswer(ctx, f.call, a)
+		delivered, _ := s.deliverAnswer(ctx, c, a)
 		return delivered
 	}
 	return nil

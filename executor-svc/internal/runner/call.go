@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +21,10 @@ import (
 // startSlack is how much longer than PoolPatience a call may take to start; it covers clock differences.
 const startSlack = 30 * time.Second
 
-// call is a tool call. It exists before the request is sent, so that an early StopCall finds it.
+// call is a tool call. It exists before the request is sent, so that an early StopCall finds it. StopCall uses only the fields up to end; the
+// others belong to the goroutine that runs the call.
 type call struct {
 	id                      string
-	lane                    uint32
 	ordinal, attempt, round uint32
 	location                location
 	// stopping reports that the call is to stop: it is no longer sent, gets no answers, and its questions are dropped.
@@ -31,6 +32,17 @@ type call struct {
 	// ctx is done once the call has ended or the session no longer waits for it.
 	ctx context.Context
 	end context.CancelFunc
+
+	emit func(flow.Input)
+	log  *slog.Logger
+	// progressed is the time of the last progress event.
+	progressed time.Time
+	// mcpTaskID names the MCP task of toolID that runs the call; empty if none does.
+	mcpTaskID, toolID string
+	// elicited collects the call's questions.
+	elicited flow.Elicited
+	// answer delivers an answer that is already known, and reports whether it did. May be nil.
+	answer func(ctx context.Context, inputID string) bool
 }
 
 // beginCall returns a call of the step's attempt, and makes it the lane's call.
@@ -38,7 +50,8 @@ func (s *Session) beginCall(ctx context.Context, lane uint32, st *storagev1.Acti
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
 		id: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
-		lane: lane, ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
+		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
+		log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(), elicited: flow.Elicited{Ordinal: st.GetOrdinal(), Attempt: attempt},
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
 	s.noteLocation(c.location)
@@ -52,16 +65,19 @@ func (s *Session) beginCall(ctx context.Context, lane uint32, st *storagev1.Acti
 func (s *Session) callTool(ctx context.Context, t *flow.Task, lane uint32, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.beginCall(ctx, lane, st, attempt)
 	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
-	return s.runCall(c, st, next, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
+	return s.runCall(c, st, next, func(ctx context.Context) (*mcppoolv1.CallResult, error) {
 		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
-		addReleases(msg, released)
-		res, err := s.send(ctx, msg, f)
+		for _, e := range released {
+			msg.EndedSessionIds = append(msg.EndedSessionIds, e.session)
+			msg.Call.AckCallIds = append(msg.Call.AckCallIds, e.acks...)
+		}
+		res, err := s.send(ctx, msg, c)
 		if err != nil {
 			s.r.releaseLater(context.WithoutCancel(ctx), released) // the pool may not have received them with the call
 		}
 		if isLost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke during a call; asking the pool for the outcome", "call_id", c.id, "error", err)
-			return s.attach(ctx, s.attachRequest(st, attempt), f)
+			return s.attach(ctx, st, c)
 		}
 		return res, err
 	})
@@ -89,36 +105,25 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 func (s *Session) attachCall(ctx context.Context, lane uint32, st *storagev1.ActiveStep, a flow.Attach) Run {
 	c := s.beginCall(ctx, lane, st, a.Attempt)
 	c.stopping.Store(a.Stopping)
-	return s.runCall(c, st, nil, func(ctx context.Context, f *follower) (*mcppoolv1.CallResult, error) {
+	return s.runCall(c, st, nil, func(ctx context.Context) (*mcppoolv1.CallResult, error) {
 		if !a.Stopping {
-			if err := s.deliverAnswers(ctx, st, f, a.Fresh); err != nil {
+			if err := s.deliverAnswers(ctx, st, c, a.Fresh); err != nil {
 				return nil, err
 			}
 		}
-		return s.attach(ctx, s.attachRequest(st, a.Attempt), f)
+		return s.attach(ctx, st, c)
 	})
-}
-
-func (s *Session) attachRequest(st *storagev1.ActiveStep, attempt uint32) *mcppoolv1.AttachCallRequest {
-	mcpID, name := flow.ToolName(st.GetToolId())
-	return &mcppoolv1.AttachCallRequest{
-		CallId: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()),
-		PoolId: st.GetPoolId(), SessionId: s.id, Epoch: s.epoch,
-	}
 }
 
 // runCall returns the Run that follows a call to its end and emits the outcome. follow sends the call, or attaches to it, and returns its
 // result.
-func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context, *follower) (*mcppoolv1.CallResult, error)) Run {
+func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *flow.Planned, follow func(context.Context) (*mcppoolv1.CallResult, error)) Run {
 	return func(_ context.Context, emit func(flow.Input)) {
 		defer c.end()
-		f := &follower{
-			call: c, emit: emit, log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(),
-			elicited: flow.Elicited{Ordinal: c.ordinal, Attempt: c.attempt},
-		}
-		res, err := follow(c.ctx, f)
+		c.emit = emit
+		res, err := follow(c.ctx)
 		if err != nil {
-			emit(s.inputForError(f, st, err))
+			emit(s.inputForError(c, st, err))
 			return
 		}
 		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: addUsage(nil, res.GetModelUsage())}
@@ -136,11 +141,11 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 
 // send sends the call and follows it. While no replica of the MCP pool can be reached or accepts the call, send retries, unless the call may
 // have run.
-func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
+func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (res *mcppoolv1.CallResult, err error) {
 	notice := time.Now().Add(noticeAfter)
 	s.retry(ctx, func() (again bool) {
 		var sent bool
-		res, sent, err = s.callOnStream(ctx, msg, f)
+		res, sent, err = s.callOnStream(ctx, msg, c)
 		if err == nil {
 			return false
 		}
@@ -161,19 +166,23 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *
 		}
 		err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
 			"the MCP pool cannot be reached: %w", err).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-		return !f.call.stopping.Load()
+		return !c.stopping.Load()
 	})
 	return res, err
 }
 
 // attach asks the MCP pool for the outcome of a call and follows a call that still runs. While the pool cannot be reached, attach waits,
 // because the pool may have the outcome.
-func (s *Session) attach(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (res *mcppoolv1.CallResult, err error) {
+func (s *Session) attach(ctx context.Context, st *storagev1.ActiveStep, c *call) (res *mcppoolv1.CallResult, err error) {
+	mcpID, name := flow.ToolName(c.toolID)
+	req := &mcppoolv1.AttachCallRequest{
+		CallId: c.id, RequestHash: flow.RequestHash(mcpID, name, st.GetInputJson()), PoolId: c.location.poolID, SessionId: s.id, Epoch: s.epoch,
+	}
 	s.retry(ctx, func() (again bool) {
-		res, err = s.attachAnywhere(ctx, req, f)
+		res, err = s.attachAnywhere(ctx, req, c)
 		reason := errs.Reason(err)
 		return reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR ||
-			f.mcpTaskID != "" && reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // another replica can ask for the MCP task
+			c.mcpTaskID != "" && reason == commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN // another replica can ask for the MCP task
 	})
 	return res, err
 }

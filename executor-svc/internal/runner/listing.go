@@ -17,8 +17,12 @@ import (
 const (
 	// connectLimit bounds how many servers of a task are listed at once. Slow servers do not count.
 	connectLimit = 8
-	// slowAfter is how long a task with several servers waits for a server; see slowServers.
+	// slowAfter is how long a task with several servers waits for a server.
 	slowAfter = 5 * time.Second
+	// suspectPatience is how long it waits for a server that did not answer in time the last time.
+	suspectPatience = 200 * time.Millisecond
+	// maxSlow bounds how many slow servers are remembered.
+	maxSlow = 10_000
 )
 
 // toolList holds the tools of one server once done is closed.
@@ -71,14 +75,19 @@ func (s *Session) listWithSlot(ctx context.Context, l *toolList, slots chan stru
 		<-slots
 		close(l.slow)
 	})
-	user, began := s.head.GetUserSub(), time.Now()
-	timer := time.AfterFunc(s.r.slow.patience(user, l.id), func() {
-		s.r.slow.note(user, l.id)
+	key, began, patience := s.head.GetUserSub()+"\x00"+l.id, time.Now(), slowAfter
+	if _, suspect := s.r.slow.Get(key); suspect {
+		patience = suspectPatience
+	}
+	timer := time.AfterFunc(patience, func() {
+		s.r.slow.Put(key, struct{}{})
 		slow()
 	})
 	s.loadList(ctx, l)
 	timer.Stop()
-	s.r.slow.answered(user, l.id, time.Since(began))
+	if time.Since(began) < slowAfter {
+		s.r.slow.Delete(key)
+	}
 	slow()
 }
 

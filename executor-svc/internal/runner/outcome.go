@@ -13,14 +13,14 @@ import (
 )
 
 // inputForError returns the flow's input for a call that ended without a result, and drops the session's tools if they are stale.
-func (s *Session) inputForError(f *follower, st *storagev1.ActiveStep, err error) flow.Input {
-	out := flow.Called{Ordinal: f.call.ordinal, Attempt: f.call.attempt, Round: f.call.round}
+func (s *Session) inputForError(c *call, st *storagev1.ActiveStep, err error) flow.Input {
+	out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round}
 	var moved *movedError
 	switch {
 	case errors.As(err, &moved):
 		return flow.Moved{Ordinal: out.Ordinal, Attempt: out.Attempt, PoolID: moved.poolID}
 	case errors.Is(err, errElicited):
-		return f.elicited
+		return c.elicited
 	case errors.Is(err, errUndelivered):
 		out.Err, _ = failure(err, st.GetInputJson())
 		return flow.Undelivered{Ordinal: out.Ordinal, Attempt: out.Attempt, Err: out.Err}

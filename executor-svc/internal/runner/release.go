@@ -122,8 +122,7 @@ type release struct {
 // releaseQueue holds releases until a call of the same user can carry them, which saves a request for each.
 type releaseQueue struct {
 	mu     sync.Mutex // guards the fields below
-	byUser map[string][]release
-	count  int
+	queued []release
 	timer  *time.Timer // set from the first add until takeAll
 	closed bool
 
@@ -135,14 +134,10 @@ type releaseQueue struct {
 func (q *releaseQueue) add(e release, flush func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.count >= maxReleases {
+	if q.closed || len(q.queued) >= maxReleases {
 		return false
 	}
-	if q.byUser == nil {
-		q.byUser = make(map[string][]release)
-	}
-	q.byUser[e.user] = append(q.byUser[e.user], e)
-	q.count++
+	q.queued = append(q.queued, e)
 	if q.timer == nil {
 		q.timer = time.AfterFunc(releaseDelay, flush)
 	}
@@ -150,43 +145,30 @@ func (q *releaseQueue) add(e release, flush func()) bool {
 }
 
 // take removes and returns the user's releases that a call with acks acknowledgements of its own can carry.
-func (q *releaseQueue) take(user string, acks int) []release {
+func (q *releaseQueue) take(user string, acks int) (taken []release) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	queued, n := q.byUser[user], 0
-	for n < len(queued) && n < maxReleasesPerCall && acks+len(queued[n].acks) <= maxAcks {
-		acks += len(queued[n].acks)
-		n++
-	}
-	if n == len(queued) {
-		delete(q.byUser, user)
-	} else {
-		q.byUser[user] = queued[n:]
-	}
-	q.count -= n
-	return queued[:n:n]
+	q.queued = slices.DeleteFunc(q.queued, func(e release) bool {
+		if e.user != user || len(taken) == maxReleasesPerCall || acks+len(e.acks) > maxAcks {
+			return false
+		}
+		acks += len(e.acks)
+		taken = append(taken, e)
+		return true
+	})
+	return taken
 }
 
 // takeAll removes and returns all releases.
-func (q *releaseQueue) takeAll() (all []release) {
+func (q *releaseQueue) takeAll() []release {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, queued := range q.byUser {
-		all = append(all, queued...)
-	}
 	if q.timer != nil {
 		q.timer.Stop()
 	}
-	q.byUser, q.count, q.timer = nil, 0, nil
+	all := q.queued
+	q.queued, q.timer = nil, nil
 	return all
-}
-
-// addReleases adds releases to a call.
-func addReleases(msg *mcppoolv1.CallToolsRequest, releases []release) {
-	for _, e := range releases {
-		msg.EndedSessionIds = append(msg.EndedSessionIds, e.session)
-		msg.Call.AckCallIds = append(msg.Call.AckCallIds, e.acks...)
-	}
 }
 
 // releaseLater queues releases, and sends at once those that do not fit into the queue.
@@ -207,14 +189,6 @@ func (r *Runner) flushReleases() {
 	for _, e := range r.releases.takeAll() {
 		r.sendRelease(ctx, e)
 	}
-}
-
-// closeReleases closes and flushes the queue, and waits for a flush that is already running.
-func (r *Runner) closeReleases() {
-	r.releases.mu.Lock()
-	r.releases.closed = true
-	r.releases.mu.Unlock()
-	r.flushReleases()
 }
 
 func (r *Runner) sendRelease(ctx context.Context, e release) {

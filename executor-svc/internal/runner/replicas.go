@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,36 +39,6 @@ const (
 
 // location is the id of a replica of the MCP pool that keeps something for a task, and of a server that the task uses there.
 type location struct{ poolID, mcpID string }
-
-// poolAddrs remembers the addresses of replicas.
-type poolAddrs struct {
-	mu     sync.Mutex
-	byAddr map[string]string // replicas' pool_ids; guarded by mu
-}
-
-func (p *poolAddrs) note(poolID string, at *peer.Peer) {
-	if at.Addr == nil || poolID == "" {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.byAddr == nil || len(p.byAddr) >= maxPoolAddrs {
-		p.byAddr = make(map[string]string)
-	}
-	p.byAddr[at.Addr.String()] = poolID
-}
-
-// addrOf returns the address of a replica, or "" if it is not known.
-func (p *poolAddrs) addrOf(poolID string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for addr, id := range p.byAddr {
-		if id == poolID {
-			return addr
-		}
-	}
-	return ""
-}
 
 // toServer routes calls about an MCP server to the replica that holds its connection.
 func (s *Session) toServer(ctx context.Context, mcpID string) context.Context {
@@ -119,8 +88,8 @@ func (s *Session) sendToReplica(ctx context.Context, at location, send func(cont
 	}
 	var to peer.Peer
 	err := send(s.toServer(ctx, at.mcpID), s.r.pool, grpc.Peer(&to))
-	addr := s.r.poolAddrs.addrOf(at.poolID)
-	if addr == "" || to.Addr != nil && to.Addr.String() == addr {
+	addr, known := s.r.poolAddrs.Get(at.poolID)
+	if !known || to.Addr != nil && to.Addr.String() == addr {
 		return err
 	}
 	return s.sendToAddr(addr, func(pool mcppoolv1.McpPoolServiceClient) error { return send(ctx, pool) })
@@ -143,8 +112,8 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	if err != nil {
 		s.log.WarnContext(ctx, "the replicas of the MCP pool cannot be found", "error", err)
 	}
-	first := s.r.poolAddrs.addrOf(poolID)
-	if first == "" {
+	first, known := s.r.poolAddrs.Get(poolID)
+	if !known {
 		return all
 	}
 	return append([]string{first}, slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == first })...)
@@ -152,28 +121,28 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 
 // attachAnywhere asks the MCP pool for the outcome of a call. If no replica keeps the call and it ran as an MCP task, attachAnywhere lets
 // the pool ask the server.
-func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
-	res, err := s.attachToPool(ctx, req, f)
-	if f.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, c *call) (*mcppoolv1.CallResult, error) {
+	res, err := s.attachToPool(ctx, req, c)
+	if c.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 		return res, err
 	}
 	named := proto.CloneOf(req) // in-process, the receiver of the first request may still read it
-	named.TaskId = f.mcpTaskID
-	named.McpId, named.Name = flow.ToolName(f.toolID)
-	return attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, named, f)
+	named.TaskId = c.mcpTaskID
+	named.McpId, named.Name = flow.ToolName(c.toolID)
+	return attachOn(s.toServer(ctx, c.location.mcpID), s.r.pool, named, c)
 }
 
 // attachToPool asks the MCP pool for the outcome of a call: first the replica that is now responsible for the call's server. If the call was
 // for another replica, attachToPool asks all replicas, because only the replica that was to make the call can prove that it did not run.
-func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
-	res, err := attachOn(s.toServer(ctx, f.call.location.mcpID), s.r.pool, req, f)
+func (s *Session) attachToPool(ctx context.Context, req *mcppoolv1.AttachCallRequest, c *call) (*mcppoolv1.CallResult, error) {
+	res, err := attachOn(s.toServer(ctx, c.location.mcpID), s.r.pool, req, c)
 	unknown := func(err error) bool { return keptElsewhere(err, req.GetPoolId()) }
 	if s.r.cfg.Replicas == nil || !unknown(err) {
 		return res, err
 	}
 	for deadline := time.Now().Add(replicaPatience); ; {
 		found, unreached, findErr := s.search(ctx, req.GetPoolId(), unknown, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) (err error) {
-			res, err = attachOn(ctx, pool, req, f)
+			res, err = attachOn(ctx, pool, req, c)
 			return err
 		})
 		if found {
@@ -201,14 +170,14 @@ func (s *Session) search(ctx context.Context, poolID string, unknown func(error)
 	return false, unreached, nil
 }
 
-func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, f *follower) (*mcppoolv1.CallResult, error) {
+func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcppoolv1.AttachCallRequest, c *call) (*mcppoolv1.CallResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
 		return nil, asNetworkError(err)
 	}
-	res, err := receive(ctx, cancel, stream.Recv, f)
+	res, err := receive(ctx, cancel, stream.Recv, c)
 	return res, asNetworkError(err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
+	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -35,14 +36,16 @@ type Config struct {
 
 // Runner runs actions.
 type Runner struct {
-	cfg       Config
-	planner   plannerv1.PlannerServiceClient
-	pool      mcppoolv1.McpPoolServiceClient
-	log       *slog.Logger
-	poolAddrs poolAddrs
-	streams   streamPool
-	releases  releaseQueue
-	slow      slowServers
+	cfg      Config
+	planner  plannerv1.PlannerServiceClient
+	pool     mcppoolv1.McpPoolServiceClient
+	log      *slog.Logger
+	streams  streamPool
+	releases releaseQueue
+	// poolAddrs remembers the addresses of the MCP pool's replicas by their pool_id.
+	poolAddrs recent.Cache[string]
+	// slow remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one task.
+	slow recent.Cache[struct{}]
 }
 
 // New returns a runner.
@@ -52,12 +55,18 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	cfg.PoolPatience = cmp.Or(cfg.PoolPatience, 30*time.Second)
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 5*time.Second)
 	cfg.TextDelay = cmp.Or(cfg.TextDelay, 25*time.Millisecond)
-	return &Runner{cfg: cfg, planner: planner, pool: pool, log: log}
+	return &Runner{
+		cfg: cfg, planner: planner, pool: pool, log: log,
+		poolAddrs: recent.Cache[string]{Limit: maxPoolAddrs}, slow: recent.Cache[struct{}]{Limit: maxSlow},
+	}
 }
 
 // Close sends the queued releases of sessions and closes the idle streams.
 func (r *Runner) Close() {
-	r.closeReleases()
+	r.releases.mu.Lock()
+	r.releases.closed = true
+	r.releases.mu.Unlock()
+	r.flushReleases() // also waits for a flush that is already running
 	r.streams.close()
 }
 

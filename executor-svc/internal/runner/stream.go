@@ -42,13 +42,13 @@ type callStream struct {
 type streamKey struct{ user, mcpID, poolID string }
 
 // callOnStream sends a call on a stream and follows it. sent is false only if no pool can have received the call.
-func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, f *follower) (res *mcppoolv1.CallResult, sent bool, err error) {
-	st, sent, err := s.sendOnStream(ctx, msg, f.call)
+func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *call) (res *mcppoolv1.CallResult, sent bool, err error) {
+	st, sent, err := s.sendOnStream(ctx, msg, c)
 	if err != nil {
 		return nil, sent, err
 	}
 	unlink := context.AfterFunc(ctx, st.cancel)
-	res, err = receive(ctx, st.cancel, st.recv, f)
+	res, err = receive(ctx, st.cancel, st.recv, c)
 	if st.broken && ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
 		err = asNetworkError(err)
 	}

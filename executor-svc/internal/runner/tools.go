@@ -113,7 +113,9 @@ func (s *Session) listTools(ctx context.Context, l *toolList) error {
 			l.tools = nil
 			return err
 		}
-		s.r.poolAddrs.note(page.GetPoolId(), &at)
+		if at.Addr != nil && page.GetPoolId() != "" {
+			s.r.poolAddrs.Put(page.GetPoolId(), at.Addr.String())
+		}
 		s.noteLocation(location{page.GetPoolId(), l.id})
 		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()
 		if l.tools == nil {
