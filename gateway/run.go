@@ -45,9 +45,9 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	url := s.Scheme() + "://" + lis.Addr().String()
+	url := s.TLS.Scheme() + "://" + lis.Addr().String()
 	log.Info("serving", "http", url, "docs", url+"/docs")
-	return g.Serve(ctx, certs.Listener(lis))
+	return g.Serve(ctx, lis)
 }
 
 // open returns a gateway over connections that send no token: it forwards the callers' credentials.
@@ -64,7 +64,7 @@ func open(s settings, certs *serve.Certificates, version string, log *slog.Logge
 		}
 		*to.conn, conns = c, append(conns, c)
 	}
-	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Version: version}
+	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Certificates: certs, Version: version}
 	g, err := gateway.New(cfg, deps)
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())

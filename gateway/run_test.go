@@ -39,7 +39,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"open to the network without keys": {func(s *settings) { s.HTTP = "0.0.0.0:0" }, "refusing to listen"},
-		"a certificate without its key":    {func(s *settings) { s.Cert = "cert.pem" }, "given together"},
+		"a certificate without its key":    {func(s *settings) { s.TLS.Cert = "cert.pem" }, "given together"},
 		"an address in use":                {func(s *settings) { s.HTTP = taken.Addr().String() }, "in use"},
 		"no address":                       {func(s *settings) { s.HTTP = "7410" }, "host:port"},
 		"an origin that is none":           {func(s *settings) { s.AllowOrigin = []string{"*"} }, "--allow-origin"},
@@ -120,7 +120,7 @@ func TestRunWithKeys(t *testing.T) {
 	if err := run(ctx, s); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("without TLS: %v", err)
 	}
-	s.Insecure = true
+	s.TLS.Insecure = true
 	if err := run(ctx, s); err != nil {
 		t.Error(err)
 	}

@@ -55,7 +55,7 @@ func (s *Suite) parts() (first, last []*part) {
 		return nil
 	}}}
 	if s.gateway != nil {
-		first = append(first, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.certs.Listener(s.httpLis)) }})
+		first = append(first, &part{name: "gateway", run: func(ctx context.Context) error { return s.gateway.Serve(ctx, s.httpLis) }})
 	}
 	if s.server != nil {
 		first = append(first, &part{name: "gRPC", run: func(ctx context.Context) error { return s.server.Serve(ctx, s.grpcLis) }})

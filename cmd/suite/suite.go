@@ -160,7 +160,7 @@ func (s *Suite) buildServers(context.Context) (err error) {
 		return err
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Version: s.cfg.Version,
+		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version,
 	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
 	return err
 }

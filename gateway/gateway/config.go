@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"pawl.dev/services/serve"
 )
 
 // Config is the gateway's configuration. The zero value accepts requests to localhost and loopback addresses only.
@@ -16,6 +18,8 @@ type Config struct {
 	// Authenticated is true if the services require keys. Then every Host is accepted if AllowHosts is empty: a page that
 	// rebinds a DNS name has no key.
 	Authenticated bool
+	// Certificates make Serve use TLS; nil: no TLS.
+	Certificates *serve.Certificates
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.
 	MaxBodyBytes int64
 	// Heartbeat is the time between two comments on an SSE stream, and how long a streaming POST waits for its first message before it

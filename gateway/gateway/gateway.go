@@ -13,6 +13,7 @@ import (
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
 	"pawl.dev/gateway/internal/stream"
+	"pawl.dev/services/serve"
 )
 
 // Gateway serves REST over connections to the services.
@@ -20,8 +21,9 @@ type Gateway struct {
 	handler  http.Handler
 	health   *health
 	log      *slog.Logger
-	bounded  bool          // connections without a valid credential are bounded
-	stopping chan struct{} // closed by Close: streams end
+	bounded  bool                // connections without a valid credential are bounded
+	certs    *serve.Certificates // nil: no TLS
+	stopping chan struct{}       // closed by Close: streams end
 	stop     sync.Once
 }
 
@@ -30,7 +32,7 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{log: deps.Log, bounded: cfg.Authenticated, stopping: make(chan struct{})}
+	g := &Gateway{log: deps.Log, bounded: cfg.Authenticated, certs: cfg.Certificates, stopping: make(chan struct{})}
 	conns := rest.Conns{
 		Executor: rest.Conn(deps.Executor, "executor", deps.Log),
 		Pool:     rest.Conn(deps.Pool, "pool", deps.Log),

@@ -35,7 +35,7 @@ func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 		lis = serve.Admit(lis)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(lis) }()
+	go func() { ended <- server.Serve(g.certs.Listener(lis)) }()
 	select {
 	case err := <-ended:
 		return errors.Join(fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), err), g.Close())

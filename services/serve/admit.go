@@ -110,6 +110,14 @@ func (c *admitted) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite closes the direction to the client, for a TLS alert (lingeringConn).
+func (c *admitted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
 // trust lifts the bounds.
 func (c *admitted) trust() {
 	if c.trusted.Load() || !c.trusted.CompareAndSwap(false, true) {

@@ -81,7 +81,11 @@ func (t TLS) mustOpen(tb testing.TB, log *slog.Logger) *Certificates {
 // startTLS serves health with these certificates, until stop or the end of the test.
 func startTLS(t *testing.T, certs *Certificates) (addr string, stop func()) {
 	t.Helper()
-	srv, err := New(Options{Auth: identity.Local(), Local: true, Certificates: certs})
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := New(Options{Auth: keys, Certificates: certs})
 	if err != nil {
 		t.Fatal(err)
 	}
