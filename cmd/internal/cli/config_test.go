@@ -69,10 +69,12 @@ func TestKeys(t *testing.T) {
 	w.pawl("keys", "list", "--json").expect(t, 0, `"sub": "bob"`, "")
 	w.pawl("keys", "remove", key.ID).expect(t, 0, "is removed\n", "")
 	w.pawl("keys", "remove", key.ID, "--json").expect(t, 1, "", "next: pawl keys list")
+	w.pawl("keys", "add", "carol", "--expires", "87600h", "--json").expect(t, 0, `"expires": "`, "")
+	w.pawl("keys", "add", "carol", "--expires=-1h").expect(t, 64, "", "choose a time in the future")
 	if got := w.pawl("keys", "add", "eve", "--role", "king"); got.code != 64 {
 		t.Error(got.whole())
 	}
-	w.pawl("keys", "add", "two words").expect(t, 1, "", "printable characters without spaces")
+	w.pawl("keys", "add", "two words").expect(t, 64, "", "printable characters without spaces")
 	if raw, err := os.ReadFile(file); err != nil || strings.Contains(string(raw), key.Token) {
 		t.Errorf("%v, %s", err, raw)
 	}

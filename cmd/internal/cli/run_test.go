@@ -192,7 +192,7 @@ func TestRunUsage(t *testing.T) {
 		{[]string{"mcp", "add", "x", "--env", "A", "--", "cmd"}, "--env: expected \"<key>=<value>\""},
 		{[]string{"mcp", "add", "x", "--effect", "t=odd", "--", "cmd"}, "no such effect"},
 		{[]string{"mcp", "call", "files"}, "names no tool"},
-		{[]string{"keys", "list"}, "which key file?"},
+		{[]string{"keys", "list"}, "which keys?"},
 		{[]string{"agents", "update", "x"}, "no change is given"},
 		{[]string{"completion", "tcsh"}, "must be one of"},
 	} {

@@ -1,69 +1,115 @@
 package admin
 
 import (
+	"context"
 	"strings"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
 )
 
 // KeysCmd is `pawl keys`. Running servers reload the key file when it changes.
 type KeysCmd struct {
-	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys."`
+	Keys string `name:"keys" type:"path" placeholder:"FILE" help:"The file of hashed API keys. Without it, an operator's --key changes the keys of the server."`
 
 	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Create an API key; it is shown only once."`
 	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
 	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Remove a key; servers refuse it within 2 seconds."`
 }
 
-func (c *KeysCmd) open() (*identity.KeyFile, error) {
+// client returns a client for the keys of the file or, without a file, of the server.
+func (c *KeysCmd) client(s *discover.Session) (identityv1.IdentityServiceClient, error) {
 	if c.Keys == "" {
-		return nil, ui.Usagef("which key file?").Then("--keys FILE or PAWL_KEYS; pawl up --keys FILE uses the same one")
+		if cfg := s.Config(); cfg.Server == "" && cfg.Key == "" {
+			return nil, ui.Usagef("which keys?").Then("--keys FILE or PAWL_KEYS for a file, as pawl up --keys FILE uses it; --key of an operator, for those of the running server")
+		}
+		return identityv1.NewIdentityServiceClient(s), nil
 	}
 	file, err := identity.OpenKeyFile(c.Keys)
 	if err != nil {
 		return nil, ui.Errorf("%v", err)
 	}
-	return file, nil
+	// A process that may change the file may do everything with keys.
+	operator := identity.Principal{Sub: identity.LocalSub, Roles: []identity.Role{identity.RoleOperator}}
+	conn := inproc.New(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		return next(identity.NewContext(ctx, operator), req)
+	}, nil)
+	identityv1.RegisterIdentityServiceServer(conn, identity.NewAPI(file))
+	return identityv1.NewIdentityServiceClient(conn), nil
+}
+
+// flags returns the flag with which another command reaches the same keys.
+func (c *KeysCmd) flags(s *discover.Session) string {
+	if c.Keys == "" {
+		return s.Flags()
+	}
+	return " --keys " + c.Keys
 }
 
 // keyView returns a key as --json prints it.
-func keyView(key identity.Key) map[string]any {
-	view := map[string]any{"id": key.ID, "sub": key.Sub, "roles": key.Roles, "created": key.Created}
-	if key.Note != "" {
-		view["note"] = key.Note
+func keyView(key *identityv1.ApiKey) map[string]any {
+	view := map[string]any{"id": key.GetId(), "sub": key.GetSub(), "roles": roleNames(key.GetRoles()), "created": key.GetCreateTime().AsTime()}
+	if key.GetNote() != "" {
+		view["note"] = key.GetNote()
+	}
+	if at := key.GetExpireTime(); at != nil {
+		view["expires"] = at.AsTime()
+	}
+	if at := key.GetLastUseTime(); at != nil {
+		view["last_use"] = at.AsTime()
 	}
 	return view
 }
 
+// roleNames returns roles as --role takes them.
+func roleNames(roles []identityv1.Role) []string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = strings.ToLower(strings.TrimPrefix(r.String(), "ROLE_"))
+	}
+	return names
+}
+
 // KeysAddCmd is `pawl keys add`.
 type KeysAddCmd struct {
-	Sub  string   `arg:"" help:"Whose key: the user's id."`
-	Role []string `enum:"user,operator,service" default:"user" help:"What the key may do (repeatable): ${enum}."`
-	Note string   `placeholder:"TEXT" help:"What the key is for."`
+	Sub     string        `arg:"" help:"Whose key: the user's id."`
+	Role    []string      `enum:"user,operator,service" default:"user" help:"What the key may do (repeatable): ${enum}."`
+	Note    string        `placeholder:"TEXT" help:"What the key is for."`
+	Expires time.Duration `placeholder:"TIME" help:"How long the key is valid, such as 720h (default: until it is removed)."`
 }
 
 // Run makes a key.
-func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
-	file, err := keys.open()
+func (c *KeysAddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, keys *KeysCmd) error {
+	client, err := keys.client(s)
 	if err != nil {
 		return err
 	}
-	roles := make([]identity.Role, len(c.Role))
-	for i, r := range c.Role {
-		roles[i] = identity.Role(r)
+	req := &identityv1.CreateApiKeyRequest{Sub: c.Sub, Note: c.Note}
+	for _, r := range c.Role {
+		req.Roles = append(req.Roles, identityv1.Role(identityv1.Role_value["ROLE_"+strings.ToUpper(r)]))
 	}
-	token, key, err := file.Add(identity.Key{Sub: c.Sub, Roles: roles, Note: c.Note})
+	if c.Expires != 0 {
+		req.ExpireTime = timestamppb.New(u.Now().Add(c.Expires))
+	}
+	made, err := client.CreateApiKey(ctx, req)
 	if err != nil {
-		return ui.Errorf("%v", err)
+		return err
 	}
+	key := made.GetApiKey()
 	if u.JSON {
 		view := keyView(key)
-		view["token"] = token
+		view["token"] = made.GetToken()
 		return u.Document(view)
 	}
-	u.Printf("%s\n", token)
-	u.Note("key %s of %s; this token is not shown again", key.ID, key.Sub)
+	u.Printf("%s\n", made.GetToken())
+	u.Note("key %s of %s; this token is not shown again", key.GetId(), key.GetSub())
 	return nil
 }
 
@@ -71,21 +117,33 @@ func (c *KeysAddCmd) Run(u *ui.UI, keys *KeysCmd) error {
 type KeysListCmd struct{}
 
 // Run lists keys.
-func (c *KeysListCmd) Run(u *ui.UI, keys *KeysCmd) error {
-	file, err := keys.open()
+func (c *KeysListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, keys *KeysCmd) error {
+	client, err := keys.client(s)
 	if err != nil {
 		return err
 	}
-	views, t := []map[string]any{}, u.Table("ID", "USER", "ROLES", "CREATED", "NOTE")
-	for _, key := range file.List() {
-		views = append(views, keyView(key))
-		var roles []string
-		for _, r := range key.Roles {
-			roles = append(roles, string(r))
+	date := func(at *timestamppb.Timestamp) string {
+		if at == nil {
+			return "-"
 		}
-		t.Row(key.ID, key.Sub, strings.Join(roles, ","), key.Created.In(u.Now().Location()).Format("2006-01-02 15:04"), key.Note)
+		return at.AsTime().In(u.Now().Location()).Format("2006-01-02 15:04")
 	}
-	return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER --keys "+keys.Keys+" creates one")
+	views, t := []map[string]any{}, u.Table("ID", "USER", "ROLES", "CREATED", "EXPIRES", "LAST USE", "NOTE")
+	req := &identityv1.ListApiKeysRequest{PageSize: 1000}
+	for {
+		page, err := client.ListApiKeys(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, key := range page.GetApiKeys() {
+			views = append(views, keyView(key))
+			t.Row(key.GetId(), key.GetSub(), strings.Join(roleNames(key.GetRoles()), ","),
+				date(key.GetCreateTime()), date(key.GetExpireTime()), date(key.GetLastUseTime()), key.GetNote())
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER"+keys.flags(s)+" creates one")
+		}
+	}
 }
 
 // KeysRemoveCmd is `pawl keys remove`.
@@ -94,13 +152,13 @@ type KeysRemoveCmd struct {
 }
 
 // Run removes a key.
-func (c *KeysRemoveCmd) Run(u *ui.UI, keys *KeysCmd) error {
-	file, err := keys.open()
+func (c *KeysRemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, keys *KeysCmd) error {
+	client, err := keys.client(s)
 	if err != nil {
 		return err
 	}
-	if err := file.Remove(c.ID); err != nil {
-		return ui.Errorf("%v", err).Then("pawl keys list --keys %s", keys.Keys)
+	if _, err := client.RevokeApiKey(ctx, &identityv1.RevokeApiKeyRequest{Id: c.ID}); err != nil {
+		return ui.AsError(err).Then("pawl keys list%s", keys.flags(s))
 	}
 	return u.Result(map[string]string{"removed": c.ID}, nil, "key %s is removed", c.ID)
 }
