@@ -64,7 +64,7 @@ func (s *Session) beginCall(ctx context.Context, lane uint32, st *storagev1.Acti
 // callTool returns the Run that calls a tool and emits the outcome. next, if not nil, makes the next step from the output.
 func (s *Session) callTool(ctx context.Context, t *flow.Task, lane uint32, st *storagev1.ActiveStep, attempt uint32, next func(output string) *flow.Planned) Run {
 	c := s.beginCall(ctx, lane, st, attempt)
-	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, st, c)}
+	msg := &mcppoolv1.CallToolsRequest{Call: s.callRequest(t, lane, st, c)}
 	return s.runCall(c, st, next, func(ctx context.Context) (*mcppoolv1.CallResult, error) {
 		released := s.r.releases.take(s.head.GetUserSub(), len(msg.GetCall().GetAckCallIds()))
 		for _, e := range released {
@@ -83,7 +83,7 @@ func (s *Session) callTool(ctx context.Context, t *flow.Task, lane uint32, st *s
 	})
 }
 
-func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *mcppoolv1.CallToolRequest {
+func (s *Session) callRequest(t *flow.Task, lane uint32, st *storagev1.ActiveStep, c *call) *mcppoolv1.CallToolRequest {
 	mcpID, name := flow.ToolName(st.GetToolId())
 	req := &mcppoolv1.CallToolRequest{
 		McpId: mcpID, Name: name, InputJson: st.GetInputJson(), SessionId: s.id, CallId: c.id, PoolId: st.GetPoolId(),
@@ -92,7 +92,7 @@ func (s *Session) callRequest(t *flow.Task, st *storagev1.ActiveStep, c *call) *
 		Epoch: s.epoch, StartBy: timestamppb.New(t.Now.Add(s.r.cfg.PoolPatience + startSlack)), AckCallIds: s.takeAcks(st.GetPoolId()),
 	}
 	if l := t.Head.GetLimits(); l.GetMaxModelCalls() > 0 || l.GetMaxTokens() > 0 || l.GetMaxCostNanoUsd() > 0 {
-		req.ModelBudget = modelBudget(t, flow.LaneOf(t.State, c.lane))
+		req.ModelBudget = modelBudget(t, flow.LaneOf(t.State, lane))
 	}
 	if st.GetRound() > 0 {
 		req.RequestState, req.Answers = st.GetRequestState(), callAnswers(st.GetAnswers())

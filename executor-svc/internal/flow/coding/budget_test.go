@@ -178,3 +178,17 @@ func TestCrashWhileLanesAsk(t *testing.T) {
 	}
 	r.status(executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR)
 }
+
+// A grant that approves more calls than the budget allows ends the task, and is not refused.
+func TestGrantBeyondTheBudget(t *testing.T) {
+	r := limited(t, &storagev1.Limits{MaxToolCalls: 1})
+	for _, s := range []string{"a", "b", "c", "d"} {
+		r.thinks(s, calls("write"))
+	}
+	grant := &storagev1.Approve{WaitId: "wait-1", Grant: commonv1.RiskLevel_RISK_LEVEL_HIGH}
+	if err := r.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: grant}}); err != nil {
+		t.Fatal(err)
+	}
+	r.called("a", flow.Called{})
+	r.status(executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR)
+}

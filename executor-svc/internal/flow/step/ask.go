@@ -207,9 +207,8 @@ func (d *Draft) approve(a *storagev1.Approve) {
 // wait asks about that call.
 func (d *Draft) approveGranted() {
 	for _, w := range d.Checkpoint.GetWaits() { // closeWait replaces the slice
-		other, ok := d.Lane(w.GetLane())
-		s := other.State.GetStep()
-		if !ok || w.GetKind() != waitApproval || s.GetAttempt() > 0 || d.mayHaveRun(s) || !d.hasGrant(s) {
+		s := flow.LaneOf(d.Checkpoint, w.GetLane()).GetStep()
+		if s == nil || w.GetKind() != waitApproval || s.GetAttempt() > 0 || d.mayHaveRun(s) || !d.hasGrant(s) {
 			continue
 		}
 		if l, _, ok := d.closeWait(w.GetId(), waitApproval); ok {
