@@ -25,6 +25,7 @@ const startSlack = 30 * time.Second
 // others belong to the goroutine that runs the call.
 type call struct {
 	id                      string
+	lane                    uint32
 	ordinal, attempt, round uint32
 	location                location
 	// stopping reports that the call is to stop: it is no longer sent, gets no answers, and its questions are dropped.
@@ -50,7 +51,7 @@ func (s *Session) beginCall(ctx context.Context, lane uint32, st *storagev1.Acti
 	mcpID, _ := flow.ToolName(st.GetToolId())
 	c := &call{
 		id: flow.CallID(s.id, st.GetOrdinal(), attempt, st.GetRound()), location: location{st.GetPoolId(), mcpID},
-		ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
+		lane: lane, ordinal: st.GetOrdinal(), attempt: attempt, round: st.GetRound(),
 		log: s.log, mcpTaskID: st.GetMcpTaskId(), toolID: st.GetToolId(), elicited: flow.Elicited{Ordinal: st.GetOrdinal(), Attempt: attempt},
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
