@@ -41,6 +41,7 @@ type ran struct {
 	ExitCode   int    `json:"exit_code"`
 	Signal     string `json:"signal,omitempty"`
 	TimedOut   bool   `json:"timed_out"`
+	Stopped    string `json:"stopped,omitempty"`
 	DurationMS int64  `json:"duration_ms"`
 	Sandbox    string `json:"sandbox"`
 }
@@ -51,6 +52,8 @@ func (r ran) summary() string {
 	switch {
 	case r.TimedOut:
 		return fmt.Sprintf("stopped after %v, because it took too long", took)
+	case r.Stopped != "":
+		return fmt.Sprintf("stopped after %v, because %s", took, r.Stopped)
 	case r.Signal != "":
 		return fmt.Sprintf("ended by %s after %v", r.Signal, took)
 	}
@@ -72,6 +75,7 @@ func (s *Server) runProgram(ctx context.Context, p program, out io.Writer) (ran,
 	c := sandbox.Command{
 		Path: executable, Args: p.argv, Env: environ(env, p.env), Dir: dir, Stdin: p.stdin,
 		Write: []string{private}, Read: slices.Concat(read, p.read), Network: p.network,
+		MaxMemory: s.options.MaxMemory, MaxProcesses: s.options.MaxProcesses, MaxFileSize: s.options.MaxFileSize,
 	}
 	if !strings.ContainsRune(p.argv[0], '/') || slices.Contains(s.options.Commands, p.argv[0]) {
 		c.Read = append(c.Read, executable)
@@ -95,7 +99,7 @@ func (s *Server) runProgram(ctx context.Context, p program, out io.Writer) (ran,
 		exit.Code = -1
 	}
 	return ran{
-		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: limited.Err() != nil,
+		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: limited.Err() != nil, Stopped: exit.Stopped,
 		DurationMS: time.Since(start).Milliseconds(), Sandbox: sandbox.Describe(p.network),
 	}, nil
 }

@@ -239,6 +239,46 @@ func TestScratchIsRemoved(t *testing.T) {
 	}
 }
 
+// The private folders of killed processes are removed, those of live ones stay.
+func TestAbandonedScratchIsRemoved(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	live := newServer(t, tree(t, nil), shellOptions())
+	kept, err := live.scratch.path()
+	must(t, err)
+	folder := func(name string, age time.Duration) string {
+		dir := filepath.Join(temp, scratchPrefix+name)
+		must(t, os.Mkdir(dir, 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
+		must(t, os.Chtimes(dir, time.Time{}, time.Now().Add(-age)))
+		return dir
+	}
+	abandoned, fresh := folder("old", time.Hour), folder("new", 0)
+	must(t, os.Chtimes(kept, time.Time{}, time.Now().Add(-time.Hour)))
+	_, err = newServer(t, tree(t, nil), shellOptions()).scratch.path()
+	must(t, err)
+	for dir, want := range map[string]bool{kept: true, fresh: true, abandoned: false} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
+// D12: a limit that a program exceeds is told.
+func TestLimitsOfPrograms(t *testing.T) {
+	o := shellOptions()
+	o.MaxProcesses = 20
+	c := inProcess(t, newServer(t, tree(t, nil), o))
+	out, text := callText[commandOutput](t, c, "execute_command", script("for i in $(seq 30); do sleep 60 & done; wait"))
+	if strings.HasPrefix(out.Sandbox, "none: there is no sandbox") {
+		t.Skip(out.Sandbox)
+	}
+	if out.TimedOut || out.Stopped != "it had more than 20 processes and threads" {
+		t.Errorf("%+v", out)
+	}
+	wantContains(t, text, "because it had more than 20")
+}
+
 func TestRunnersSayWhatConfinesThem(t *testing.T) {
 	s := newServer(t, tree(t, nil), Options{Commands: []string{"sh", "go"}, CommandTimeout: time.Hour})
 	listed, err := inProcess(t, s).ListTools(t.Context(), mcp.ListToolsRequest{})

@@ -9,14 +9,35 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"pawl.dev/mcppool-svc/internal/process"
 )
 
 // scratch is a private folder for programs, with their home folder and their temporary files. It is made when it is first used.
 type scratch struct {
-	mu  sync.Mutex
-	dir string // guarded by mu
+	mu   sync.Mutex
+	dir  string   // guarded by mu
+	lock *os.File // dir, locked, so that no other process removes it; guarded by mu
+}
+
+const scratchPrefix = "pawl-workspace-"
+
+// removeAbandoned removes the private folders of processes that were killed, which are not locked. The lock of a new folder follows soon.
+func removeAbandoned() {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
+	for _, folder := range folders {
+		info, err := os.Lstat(folder)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if f, err := os.Open(folder); err == nil {
+			if tryLock(f) {
+				_ = os.RemoveAll(folder)
+			}
+			_ = f.Close()
+		}
+	}
 }
 
 func (s *scratch) path() (string, error) {
@@ -25,9 +46,13 @@ func (s *scratch) path() (string, error) {
 	if s.dir != "" {
 		return s.dir, nil
 	}
-	dir, err := os.MkdirTemp("", "pawl-workspace-")
+	removeAbandoned()
+	dir, err := os.MkdirTemp("", scratchPrefix)
 	if err != nil {
 		return "", fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	if s.lock, err = os.Open(dir); err == nil {
+		tryLock(s.lock)
 	}
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "home"), 0o700), os.Mkdir(filepath.Join(dir, "tmp"), 0o700)); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
@@ -42,7 +67,7 @@ func (s *scratch) remove() error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
 }
 
 // passedOn are the variables that build tools read, which programs get as they are here.

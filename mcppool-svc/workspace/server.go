@@ -32,6 +32,11 @@ type Options struct {
 	Commands       []string      // the programs (argv[0]) that execute_command may run; it is not offered if there are none
 	Network        bool          // let programs use the network
 	CommandTimeout time.Duration // the longest time that a program may run; 0: the default
+
+	// Limits of a program together with all that it starts, see sandbox.Command.
+	MaxMemory    int64
+	MaxProcesses int
+	MaxFileSize  int64
 }
 
 // Server serves the tools of one workspace. It is safe for concurrent use.

@@ -387,12 +387,18 @@ func workspaceMessage(w *registry.Workspace) *mcppoolv1.Workspace {
 	if w == nil {
 		return nil
 	}
-	return &mcppoolv1.Workspace{Write: w.Write, Commands: w.Commands, Network: w.Network, CommandTimeout: duration(w.CommandTimeout)}
+	return &mcppoolv1.Workspace{
+		Write: w.Write, Commands: w.Commands, Network: w.Network, CommandTimeout: duration(w.CommandTimeout),
+		MaxMemoryBytes: w.MaxMemory, MaxProcesses: int32(w.MaxProcesses), MaxFileBytes: w.MaxFileSize,
+	}
 }
 
 func workspaceOf(m *mcppoolv1.Workspace) *registry.Workspace {
 	if m == nil {
 		return nil
 	}
-	return &registry.Workspace{Write: m.GetWrite(), Commands: m.GetCommands(), Network: m.GetNetwork(), CommandTimeout: m.GetCommandTimeout().AsDuration()}
+	return &registry.Workspace{
+		Write: m.GetWrite(), Commands: m.GetCommands(), Network: m.GetNetwork(), CommandTimeout: m.GetCommandTimeout().AsDuration(),
+		MaxMemory: m.GetMaxMemoryBytes(), MaxProcesses: int(m.GetMaxProcesses()), MaxFileSize: m.GetMaxFileBytes(),
+	}
 }

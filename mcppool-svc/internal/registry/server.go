@@ -106,7 +106,10 @@ type Workspace struct {
 	Write          bool          `json:"write,omitempty"`
 	Commands       []string      `json:"commands,omitempty"`        // the programs that may be started
 	Network        bool          `json:"network,omitempty"`         // for programs
-	CommandTimeout time.Duration `json:"command_timeout,omitempty"` // ns; 0: the default of the workspace server
+	CommandTimeout time.Duration `json:"command_timeout,omitempty"` // ns; 0: the default of the workspace server, as below
+	MaxMemory      int64         `json:"max_memory,omitempty"`      // bytes, of a program and all that it starts
+	MaxProcesses   int           `json:"max_processes,omitempty"`   // and threads, of a program and all that it starts
+	MaxFileSize    int64         `json:"max_file_size,omitempty"`   // bytes
 }
 
 // OffersChanges reports whether b is a workspace whose tools may change files or run programs.

@@ -34,6 +34,9 @@ func become(ordered, status *os.File) {
 	var o order
 	err := gob.NewDecoder(ordered).Decode(&o)
 	if err == nil {
+		err = o.setLimits()
+	}
+	if err == nil {
 		err = o.confine()
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -73,8 +76,14 @@ func (o *order) confine() error {
 			rules = append(rules, landlock.ROFiles(path))
 		}
 	}
-	return config.Restrict(rules...)
+	if err := config.Restrict(rules...); err != nil || o.Network || !filtersSockets(version) {
+		return err
+	}
+	return refuseUnixSockets()
 }
+
+// filtersSockets reports whether UNIX sockets are refused as a whole, because Landlock cannot refuse those of other programs.
+func filtersSockets(version int) bool { return version < 9 && architecture != 0 }
 
 // Describe returns `landlock` or `none`, followed by what is not confined, and why.
 func Describe(network bool) string {
@@ -89,7 +98,7 @@ func Describe(network bool) string {
 	if version < 6 {
 		gaps = append(gaps, "other processes of the user can be signalled")
 	}
-	if version < 9 {
+	if version < 9 && (network || !filtersSockets(version)) {
 		gaps = append(gaps, "sockets in the file system can be reached, such as a container engine's")
 	}
 	switch {
@@ -103,8 +112,12 @@ func Describe(network bool) string {
 	default:
 		gaps = append(gaps, "TCP and UDP are refused on the loopback interface too")
 	}
-	if len(gaps) == 0 {
-		return "landlock"
+	name := "landlock"
+	if !network && filtersSockets(version) {
+		name = "landlock without UNIX sockets"
 	}
-	return fmt.Sprintf("landlock (version %d), but %s", version, strings.Join(gaps, "; "))
+	if len(gaps) == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s (version %d), but %s", name, version, strings.Join(gaps, "; "))
 }

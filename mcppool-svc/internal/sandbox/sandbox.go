@@ -37,13 +37,21 @@ type Command struct {
 	Stdin   string
 	Write   []string // the folders that it may change and read
 	Read    []string // the files and folders that it may read and execute beside the system's; missing ones are ignored
-	Network bool     // lets it use all networks and this computer's loopback interface, not just a loopback interface of its own
+	Network bool     // lets it use all networks and this computer's loopback interface, not just a loopback interface of its own, and UNIX sockets
+
+	// Limits, on Linux only; 0 means a generous default. MaxMemory and MaxProcesses are for the program together with all that it starts: it
+	// is killed soon after it exceeds them.
+	MaxMemory    int64 // bytes in memory
+	MaxProcesses int   // and threads
+	MaxFileSize  int64 // bytes of each file that it writes
 }
 
 // Exit is how a program ended.
 type Exit struct {
 	Code   int    // -1 if a signal ended it
 	Signal string // such as SIGKILL; empty if it exited
+	// Stopped tells which limit it exceeded, such as `it used more than 512 MiB of memory`; empty if none.
+	Stopped string
 }
 
 // Run runs the program until it exits or ctx is done, and writes its output, stdout and stderr in their order, to out. When it returns, all

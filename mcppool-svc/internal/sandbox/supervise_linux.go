@@ -8,9 +8,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -149,7 +146,11 @@ func (o *order) run(control io.Reader, status *os.File) (Exit, error) {
 		_ = unix.Kill(-pid, unix.SIGTERM)
 		time.AfterFunc(grace, func() { _ = unix.Kill(-pid, unix.SIGKILL) })
 	}()
+	done, stopped := make(chan struct{}), make(chan string, 1)
+	go func() { stopped <- o.watch(pid, done) }()
 	exit := reap(pid)
+	close(done)
+	exit.Stopped = <-stopped
 	killChildren()
 	return exit, nil
 }
@@ -175,8 +176,10 @@ func reap(pid int) Exit {
 // children, because the id of any other process may pass to a stranger.
 func killChildren() {
 	for {
-		for _, pid := range children() {
-			_ = unix.Kill(pid, unix.SIGKILL)
+		for _, p := range processes() {
+			if p.parent == os.Getpid() {
+				_ = unix.Kill(p.pid, unix.SIGKILL)
+			}
 		}
 		_, err := unix.Wait4(-1, nil, 0, nil)
 		for ended := 1; err == nil && ended > 0; {
@@ -186,21 +189,6 @@ func killChildren() {
 			return
 		}
 	}
-}
-
-// children returns the ids of this process's children.
-func children() (pids []int) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		text, _ := os.ReadFile(name)
-		// "PID (NAME) STATE PPID …", where NAME may hold anything.
-		_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // isolation returns the attributes that start a supervisor in a network namespace of its own, or nil if this process may not do that.

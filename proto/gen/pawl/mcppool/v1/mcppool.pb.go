@@ -973,8 +973,15 @@ type Workspace struct {
 	Network bool `protobuf:"varint,3,opt,name=network,proto3" json:"network,omitempty"`
 	// The longest time that a program may run; the server's default if absent.
 	CommandTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=command_timeout,json=commandTimeout,proto3" json:"command_timeout,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many bytes of memory a program may use together with all that it starts; three quarters of the computer's memory if 0. Linux only, as the
+	// next two.
+	MaxMemoryBytes int64 `protobuf:"varint,5,opt,name=max_memory_bytes,json=maxMemoryBytes,proto3" json:"max_memory_bytes,omitempty"`
+	// How many processes and threads it may have together with all that it starts; 8,192 if 0.
+	MaxProcesses int32 `protobuf:"varint,6,opt,name=max_processes,json=maxProcesses,proto3" json:"max_processes,omitempty"`
+	// How many bytes each file may have that it writes; 16 GiB if 0.
+	MaxFileBytes  int64 `protobuf:"varint,7,opt,name=max_file_bytes,json=maxFileBytes,proto3" json:"max_file_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Workspace) Reset() {
@@ -1033,6 +1040,27 @@ func (x *Workspace) GetCommandTimeout() *durationpb.Duration {
 		return x.CommandTimeout
 	}
 	return nil
+}
+
+func (x *Workspace) GetMaxMemoryBytes() int64 {
+	if x != nil {
+		return x.MaxMemoryBytes
+	}
+	return 0
+}
+
+func (x *Workspace) GetMaxProcesses() int32 {
+	if x != nil {
+		return x.MaxProcesses
+	}
+	return 0
+}
+
+func (x *Workspace) GetMaxFileBytes() int64 {
+	if x != nil {
+		return x.MaxFileBytes
+	}
+	return 0
 }
 
 // An operator's settings for a tool.
@@ -3755,12 +3783,15 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x10BuiltinTransport\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04name\x12\x1c\n" +
 	"\x04root\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x04root\x128\n" +
-	"\tworkspace\x18\x03 \x01(\v2\x1a.pawl.mcppool.v1.WorkspaceR\tworkspace\"\xbe\x01\n" +
+	"\tworkspace\x18\x03 \x01(\v2\x1a.pawl.mcppool.v1.WorkspaceR\tworkspace\"\xce\x02\n" +
 	"\tWorkspace\x12\x14\n" +
 	"\x05write\x18\x01 \x01(\bR\x05write\x12-\n" +
 	"\bcommands\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xff\x01R\bcommands\x12\x18\n" +
 	"\anetwork\x18\x03 \x01(\bR\anetwork\x12R\n" +
-	"\x0fcommand_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\x0ecommandTimeout\"\xaa\x01\n" +
+	"\x0fcommand_timeout\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\x0ecommandTimeout\x121\n" +
+	"\x10max_memory_bytes\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0emaxMemoryBytes\x12,\n" +
+	"\rmax_processes\x18\x06 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fmaxProcesses\x12-\n" +
+	"\x0emax_file_bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fmaxFileBytes\"\xaa\x01\n" +
 	"\n" +
 	"ToolPolicy\x128\n" +
 	"\x06effect\x18\x01 \x01(\x0e2\x16.pawl.common.v1.EffectB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06effect\x12\x1e\n" +
