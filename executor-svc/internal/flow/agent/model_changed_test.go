@@ -39,6 +39,15 @@ func (a approvals) said(s *storagev1.ActiveStep) {
 	}
 }
 
+// granted notes that a grant for the tool of s also approves the same tool's first calls in other lanes.
+func (a approvals) granted(s *storagev1.ActiveStep, lanes []*storagev1.Lane) {
+	for _, l := range lanes {
+		if o := l.GetStep(); o.GetAttempt() == 0 && o.GetToolId() == s.GetToolId() && o.GetConfigRevision() == s.GetConfigRevision() {
+			a.said(o)
+		}
+	}
+}
+
 // void says what is wrong with an attempt that begins because it was approved: the approval was for another revision.
 func (a approvals) void(s *storagev1.ActiveStep) string {
 	if s == nil || !bytes.Equal(s.GetApprovedHash(), flow.InputHash(s.GetInputJson())) {

@@ -206,7 +206,9 @@ func (w *world) person() {
 		if rapid.IntRange(0, 3).Draw(w.T, "edited") == 0 {
 			a.InputJson = w.input()
 		}
-		a.Grant = levels.Draw(w.T, "grant")
+		if a.Grant = levels.Draw(w.T, "grant"); a.Grant != 0 {
+			w.approved.granted(w.pool.step(w.pool.stepOf(wait)), w.task.State.GetLanes())
+		}
 		w.approved.said(w.pool.step(w.pool.stepOf(wait)))
 		w.command(&storagev1.Command{Kind: &storagev1.Command_Approve{Approve: a}})
 	}

@@ -17,8 +17,11 @@ func (m *model) check() {
 		}
 		m.fact(f)
 	}
-	m.checked = len(m.rig.facts)
 	s := m.rig.task.State
+	if n := len(m.rig.facts); n > m.checked && m.rig.facts[n-1].GetStatus() == taskWaiting && s.GetStatus() == taskRunning {
+		m.Fatalf("the task goes on after %s, in which it waits: %s", shortly(m.rig.facts[n-1]), m.rig.all())
+	}
+	m.checked = len(m.rig.facts)
 	if m.ended != state.Ended(s.GetStatus()) {
 		m.Fatalf("the task is %s after %s", s.GetStatus(), m.rig.all())
 	}

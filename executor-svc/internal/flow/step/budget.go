@@ -45,16 +45,25 @@ func (l Lane) setReserved(u modelUse) {
 
 // reserve reserves a share of the budgets, and at most maxCalls model calls. It returns false if the lane has to wait for other lanes.
 func (l Lane) reserve(maxCalls uint64) bool {
+	share, ok := l.share(maxCalls)
+	if ok {
+		l.setReserved(share)
+	}
+	return ok
+}
+
+// share returns the share of the budgets that the lane may reserve; ok is false if it has to wait for other lanes.
+func (l Lane) share(maxCalls uint64) (share modelUse, ok bool) {
 	limits, used := l.modelLimits(), l.modelsUsed()
 	if limits == (modelUse{}) {
-		return true
+		return share, true
 	}
 	held, sharing := modelUse{}, uint64(1)
 	for _, other := range l.Checkpoint.GetLanes() {
 		switch r := reserved(other); {
 		case other == l.State:
 		case other.GetBudgetShort() && (r != modelUse{} || !l.State.GetBudgetShort() || other.GetId() < l.State.GetId()):
-			return false // its turn comes first
+			return share, false // its turn comes first
 		case r != modelUse{}:
 			held = modelUse{held[0] + r[0], held[1] + r[1], held[2] + r[2]}
 		case waitsForBudget(other) || other.GetPhase() != storagev1.Phase_PHASE_WAIT && other.GetPhase() != storagev1.Phase_PHASE_IDLE:
@@ -63,30 +72,37 @@ func (l Lane) reserve(maxCalls uint64) bool {
 	}
 	if l.State.GetBudgetShort() {
 		if held != (modelUse{}) {
-			return false
+			return share, false
 		}
 		sharing = 1
 	}
-	share := modelUse{}
 	for i, limit := range limits {
 		if limit == 0 {
 			continue
 		}
 		left := limit - min(limit, used[i]+held[i])
 		if share[i] = (left + sharing - 1) / sharing; left == 0 {
-			return false
+			return modelUse{}, false
 		}
 	}
 	if !l.State.GetBudgetShort() {
 		share[0] = min(share[0], maxCalls)
 	}
-	l.setReserved(share)
-	return true
+	return share, true
 }
 
 // waitsForBudget reports whether a lane waits for what other lanes have reserved.
 func waitsForBudget(l *storagev1.Lane) bool {
 	return l.GetPhase() == storagev1.Phase_PHASE_IDLE && l.GetPausedPhase() != storagev1.Phase_PHASE_UNSPECIFIED
+}
+
+// getsBudget reports whether a lane that waits for budgets can continue now: with a share, or to end the task because a budget is spent.
+func (l Lane) getsBudget() bool {
+	if !waitsForBudget(l.State) || l.Checkpoint.GetPauseRequested() {
+		return false
+	}
+	_, ok := l.share(questionCalls)
+	return ok || l.spentModels() != ""
 }
 
 // settle replaces the lane's reservation with what was used.
@@ -163,13 +179,13 @@ func (l Lane) askAfterCommit() {
 func (d *Draft) resumeWaiting() {
 	for _, l := range d.Lanes() {
 		switch {
-		case !waitsForBudget(l.State):
-		case d.Checkpoint.GetPauseRequested():
-			l.setPhase(storagev1.Phase_PHASE_WAIT)
-		case l.spentModels() != "" || l.reserve(questionCalls):
+		case l.getsBudget():
 			d.SetStatus(taskRunning)
+			l.reserve(questionCalls)
 			l.leavePause()
 			l.resume()
+		case waitsForBudget(l.State) && d.Checkpoint.GetPauseRequested():
+			l.setPhase(storagev1.Phase_PHASE_WAIT)
 		}
 	}
 }

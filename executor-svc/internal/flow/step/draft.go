@@ -119,7 +119,7 @@ func (d *Draft) settleStatus() {
 // canGoOn reports whether a lane can continue without a person.
 func (d *Draft) canGoOn() bool {
 	return slices.ContainsFunc(d.Checkpoint.GetLanes(), func(s *storagev1.Lane) bool {
-		return s.GetPhase() != storagev1.Phase_PHASE_WAIT && s.GetPhase() != storagev1.Phase_PHASE_IDLE
+		return s.GetPhase() != storagev1.Phase_PHASE_WAIT && s.GetPhase() != storagev1.Phase_PHASE_IDLE || Lane{d, s}.getsBudget()
 	})
 }
 
