@@ -84,7 +84,10 @@ func (ch *choice) rate(relevance float64, refersBack, named bool) {
 	} else if listing.MatchString(ch.clause.Text) {
 		f.Implied = append(f.Implied, "list")
 	}
-	clauseTerms := termsIn(ch.clause)
+	clauseTerms := map[string]bool{} // none of values
+	for _, t := range ch.clause.Tokens {
+		clauseTerms[t.Term] = true
+	}
 	if rank.In("act", ch.NameTerms[0]) {
 		if ch.verb = 0.35; !rank.Has(clauseTerms, ch.NameTerms[0]) {
 			ch.verb = -0.35
@@ -129,20 +132,6 @@ func (ch *choice) unclearPart(named bool) string {
 		return ch.unknown
 	}
 	return ""
-}
-
-// termsIn returns the terms of a clause outside quotation marks.
-func termsIn(c *input.Clause) map[string]bool {
-	clauseTerms := map[string]bool{}
-	for _, t := range c.Tokens {
-		clauseTerms[t.Term] = true
-		if t.Value != nil && t.Value.Kind != input.Quoted {
-			for _, term := range rank.Terms(c.TextOf(t)) {
-				clauseTerms[term] = true
-			}
-		}
-	}
-	return clauseTerms
 }
 
 // cover returns the share of the wanted terms that a clause has. Words that many tools have in their names count less.

@@ -2,8 +2,8 @@ package playbook
 
 import (
 	"context"
-	"sync"
 
+	"github.com/maypok86/otter/v2"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -21,13 +21,12 @@ const maxParsed = 64
 type Planner struct {
 	plan.Planner // for requests that do not depend on the playbook: errors, risks, a person's parameters
 
-	mu     sync.Mutex
-	parsed map[string]*Playbook // by text
+	parsed *otter.Cache[string, *Playbook] // by text
 }
 
 // New returns the planner; fallback answers the requests that do not depend on the playbook.
 func New(fallback plan.Planner) *Planner {
-	return &Planner{Planner: fallback, parsed: map[string]*Playbook{}}
+	return &Planner{Planner: fallback, parsed: otter.Must(&otter.Options[string, *Playbook]{MaximumSize: maxParsed})}
 }
 
 // Info implements plan.Planner.
@@ -101,21 +100,5 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 
 // Parse parses a playbook. It caches results, because a task sends the same text with each request.
 func (m *Planner) Parse(text string) (*Playbook, error) {
-	m.mu.Lock()
-	p := m.parsed[text]
-	m.mu.Unlock()
-	if p != nil {
-		return p, nil
-	}
-	p, err := Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.parsed) >= maxParsed {
-		clear(m.parsed)
-	}
-	m.parsed[text] = p
-	return p, nil
+	return m.parsed.Get(context.Background(), text, otter.LoaderFunc[string, *Playbook](func(_ context.Context, text string) (*Playbook, error) { return Parse(text) }))
 }

@@ -47,9 +47,6 @@ var controlMarkers = regexp.MustCompile(`<[|｜][^<>|｜\s]{1,60}[|｜]>|\[/?INS
 // and emoji need, and drops carriage returns.
 func visible(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if isPlain(text) {
-		return text
-	}
 	text = controlMarkers.ReplaceAllStringFunc(text, func(m string) string {
 		_, n := utf8.DecodeRuneInString(m)
 		return m[:n] + "\\" + m[n:]
@@ -65,16 +62,6 @@ func visible(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// isPlain reports whether a text is printable ASCII without < and [, with which markers begin.
-func isPlain(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c >= 0x7f || c < ' ' && c != '\n' && c != '\t' || c == '<' || c == '[' {
-			return false
-		}
-	}
-	return true
 }
 
 // Line puts a text on one line, so that it cannot pose as a paragraph of the prompt.

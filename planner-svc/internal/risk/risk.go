@@ -25,8 +25,10 @@ func Parse(name string) commonv1.RiskLevel {
 	return commonv1.RiskLevel(commonv1.RiskLevel_value[prefix+strings.ToUpper(name)])
 }
 
-// ByInput reports whether the risk of a tool's calls depends on their inputs.
-func ByInput(t *catalog.Tool) bool { return !t.Reads() && deletes(t) }
+// ByInput reports whether the risk of a tool's calls depends on their inputs: the tool does not only read, and its name has a word for deleting.
+func ByInput(t *catalog.Tool) bool {
+	return !t.Reads() && slices.ContainsFunc(rank.Terms(t.GetName()), func(term string) bool { return rank.Means(term, rank.Stem("delete")) })
+}
 
 // Raise returns the assessed risk, or a risk of that level and reason if the level is higher.
 func Raise(assessed *commonv1.Risk, level commonv1.RiskLevel, reason string) *commonv1.Risk {
@@ -67,11 +69,6 @@ func OfTools(l lang.Lang, tools []*catalog.Tool) *commonv1.Risk {
 		highest = Raise(highest, t.Floor(), reason(l, t))
 	}
 	return highest
-}
-
-// deletes reports whether a tool's name contains a word for deleting.
-func deletes(t *catalog.Tool) bool {
-	return slices.ContainsFunc(rank.Terms(t.GetName()), func(term string) bool { return slices.Contains(rank.Synonyms(term), rank.Stem("delete")) })
 }
 
 // namesAll reports whether an input names a root, or everything in a folder.
