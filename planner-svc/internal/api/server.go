@@ -64,7 +64,7 @@ func invalidDefault(format string, args ...any) error {
 }
 
 func hasName(name string) func(plan.Planner) bool {
-	return func(p plan.Planner) bool { return p.Info().Name == name }
+	return func(p plan.Planner) bool { return p.Info().GetName() == name }
 }
 
 // taskRequest is a request about a task.
@@ -177,12 +177,10 @@ func (s *server) ListModels(ctx context.Context, req *plannerv1.ListModelsReques
 	}
 	res := &plannerv1.ListModelsResponse{}
 	for i, p := range planners {
-		info := p.Info()
-		_, generates := p.(*plan.Model)
-		generateDefault := generates && len(s.models.List()) > 0 && s.models.List()[0].Info().Name == info.Name
-		res.Models = append(res.Models, &plannerv1.Model{
-			Name: info.Name, Description: info.Description, IsDefault: i == 0, CanPlan: true, CanGenerate: generates, IsGenerateDefault: generateDefault,
-		})
+		m := p.Info()
+		m.IsDefault = i == 0
+		m.IsGenerateDefault = m.GetCanGenerate() && len(s.models.List()) > 0 && s.models.List()[0].Info().Name == m.GetName()
+		res.Models = append(res.Models, m)
 	}
 	return res, nil
 }

@@ -35,8 +35,8 @@ var _ plan.Planner = (*Planner)(nil)
 func New() *Planner { return &Planner{} }
 
 // Info implements plan.Planner.
-func (*Planner) Info() plan.Info {
-	return plan.Info{Name: Name,
+func (*Planner) Info() *plannerv1.Model {
+	return &plannerv1.Model{Name: Name, CanPlan: true,
 		Description: "A deterministic planner without a language model: it matches the goal's words to tools, and refuses a goal that it cannot match."}
 }
 

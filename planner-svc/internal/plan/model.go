@@ -30,8 +30,8 @@ const (
 // Planner serves the requests of PlannerService that are about a task. Requests have been checked and hold whole contexts.
 // Implementations are safe for concurrent use. Errors that callers have to tell apart are *errs.Error, with the usage of the failed call.
 type Planner interface {
-	// Info describes the planner. It is constant.
-	Info() Info
+	// Info describes the planner; its name is the value of a task's `model`. The API sets the defaults.
+	Info() *plannerv1.Model
 
 	// PlanSteps serves PlanSteps and StreamPlanSteps. It passes the answer to emit piece by piece, unless emit is nil, and returns an error of emit.
 	// The response has a flow name and risk if the request sets `begin`. The API sets the context name.
@@ -45,12 +45,6 @@ type Planner interface {
 	IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error)
 	DescribeError(ctx context.Context, req *plannerv1.DescribeErrorRequest) (*plannerv1.DescribeErrorResponse, error)
 	GetMissingParams(ctx context.Context, req *plannerv1.GetMissingParamsRequest) (*plannerv1.GetMissingParamsResponse, error)
-}
-
-// Info describes a planner.
-type Info struct {
-	Name        string // the value of a task's `model`
-	Description string // for people
 }
 
 // Invalid returns an error about a field of the request.
@@ -86,9 +80,9 @@ type Model struct {
 var _ Planner = (*Model)(nil)
 
 // Info implements Planner.
-func (m *Model) Info() Info {
+func (m *Model) Info() *plannerv1.Model {
 	info := m.model.Info()
-	return Info{Name: info.Name, Description: info.Description}
+	return &plannerv1.Model{Name: info.Name, Description: info.Description, CanPlan: true, CanGenerate: true}
 }
 
 // PlanSteps implements Planner. It takes one model call, and further calls if the model searches for tools, its reply has to be corrected, or the

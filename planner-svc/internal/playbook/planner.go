@@ -30,8 +30,8 @@ func New(fallback plan.Planner) *Planner {
 }
 
 // Info implements plan.Planner.
-func (*Planner) Info() plan.Info {
-	return plan.Info{Name: plan.Playbook, Description: "Steps that a person wrote, given with the task as a YAML playbook; no language model."}
+func (*Planner) Info() *plannerv1.Model {
+	return &plannerv1.Model{Name: plan.Playbook, CanPlan: true, Description: "Steps that a person wrote, given with the task as a YAML playbook; no language model."}
 }
 
 // PlanSteps implements plan.Planner.
