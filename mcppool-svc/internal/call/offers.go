@@ -212,7 +212,6 @@ func (c *Caller) Subscribe(ctx context.Context, use conn.Use, uri string) (*Subs
 	limit := use.Server.CallLimit()
 	asking, cancel := context.WithTimeoutCause(ctx, limit, tooSlow(limit))
 	defer cancel()
-	use.Standing = true
 	lease, err := c.pool.Acquire(asking, use)
 	if err != nil {
 		return nil, Explain(Preparing, err)

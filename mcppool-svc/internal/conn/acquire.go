@@ -24,8 +24,6 @@ type Use struct {
 	Session string // keeps the connection open between uses until ReleaseSession or Config.SessionTimeout; may be empty
 	// Call is set for a tool call, during which the server may ask for input.
 	Call bool
-	// Standing is set for a subscription, which moves to another connection if its own is retired.
-	Standing bool
 	// Patience is how long a call may wait for its turn (see Config.Exclusive). Waiting, if not nil, is called once, before the wait.
 	Patience time.Duration
 	Waiting  func(why error)
@@ -61,17 +59,14 @@ func (l *Lease) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.leases--
-	if l.use.Standing {
-		e.standing--
-	}
 	if l.use.Call {
 		e.running--
 		if exclusive && e.client != nil && !e.client.Settled() {
-			p.discard(e)
+			p.retire(e)
 		}
 	}
 	e.lastUsed = time.Now()
-	if e.retired && e.drained() {
+	if e.retired && e.leases == 0 {
 		p.finish(e)
 	}
 	p.wake()
@@ -187,9 +182,6 @@ func (p *Pool) join(ctx context.Context, k key, e *entry, use Use, now time.Time
 	e.resume()
 	if use.Call {
 		e.running++
-	}
-	if use.Standing {
-		e.standing++
 	}
 	if use.Session != "" {
 		e.sessions[sessionKey{use.User, use.Session}] = now

@@ -137,18 +137,8 @@ func (p *Pool) first(k key) *entry {
 	return nil
 }
 
-// discard retires a connection whose server may still ask for input for a call that was given up. Subscriptions, which move to another
-// connection, do not keep it open. Called with mu held.
-func (p *Pool) discard(e *entry) {
-	e.discarded = true
-	p.retire(e)
-}
-
-// drained reports whether nothing keeps a retired connection open. Called with the pool's mu held.
-func (e *entry) drained() bool { return e.leases == 0 || e.discarded && e.leases == e.standing }
-
 // free returns a connection over which no call runs, or nil. It prefers the connection that the session used last. It
-// discards connections that are not settled. Called with mu held.
+// retires connections that are not settled: their servers may still ask for input for a call that was given up. Called with mu held.
 func (p *Pool) free(k key, use Use) *entry {
 	var best *entry
 	var last time.Time
@@ -157,7 +147,7 @@ func (p *Pool) free(k key, use Use) *entry {
 			continue
 		}
 		if e.client != nil && !e.client.Settled() {
-			p.discard(e)
+			p.retire(e)
 			continue
 		}
 		used := e.sessions[sessionKey{use.User, use.Session}]

@@ -86,11 +86,9 @@ type entry struct {
 	err         error                    // after ready
 	leases      int                      // not yet released
 	running     int                      // leases of tool calls
-	standing    int                      // leases of subscriptions
 	sessions    map[sessionKey]time.Time // when each was last used
 	lastUsed    time.Time
 	retired     bool // gets no new leases; closed after the last Release
-	discarded   bool // retired, and closed even if subscriptions use it
 	closing     bool // finish was called
 	suspended   bool // see suspend
 
@@ -139,7 +137,7 @@ func (p *Pool) retire(e *entry) {
 		close(e.retiredCh)
 	}
 	e.retired = true
-	if e.drained() {
+	if e.leases == 0 {
 		defer p.finish(e)
 	}
 	first := e.withNth(0)

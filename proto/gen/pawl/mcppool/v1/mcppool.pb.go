@@ -412,7 +412,8 @@ type McpServer struct {
 	Trusted bool `protobuf:"varint,10,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	// Policies by tool name. A `*` in a name matches any text. An exact name takes precedence, then the longest pattern. Operators only.
 	ToolPolicies map[string]*ToolPolicy `protobuf:"bytes,11,rep,name=tool_policies,json=toolPolicies,proto3" json:"tool_policies,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The timeout of one call; 60 s if absent.
+	// The timeout of one call. If absent it is 60 s, except for the built-in server `workspace` if it may change files or run programs: there it is
+	// 15 s longer than the time that a program may take (command_timeout), and at least 60 s.
 	CallTimeout *durationpb.Duration `protobuf:"bytes,12,opt,name=call_timeout,json=callTimeout,proto3" json:"call_timeout,omitempty"`
 	// The timeout for starting or connecting; 30 s if absent.
 	StartTimeout *durationpb.Duration `protobuf:"bytes,13,opt,name=start_timeout,json=startTimeout,proto3" json:"start_timeout,omitempty"`
