@@ -185,14 +185,11 @@ func refOf(key string) ref {
 
 // seal encrypts a value for its place in the store. In another place it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // cannot happen: the records hold plain data
-	}
+	text := store.Encode(value)
 	nonce := make([]byte, v.aead.NonceSize(), v.aead.NonceSize()+len(text)+v.aead.Overhead())
 	_, _ = rand.Read(nonce) // never fails
-	value = append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, additionalData(bucket, key))...)
-	return store.Change{Bucket: bucket, Key: key, Value: value.([]byte)}
+	sealed := append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, additionalData(bucket, key))...)
+	return store.Change{Bucket: bucket, Key: key, Value: sealed}
 }
 
 // unseal decrypts a stored value into to. It returns errSealed if this key cannot decrypt the value.

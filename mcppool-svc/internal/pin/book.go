@@ -1,7 +1,6 @@
 package pin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/catalog"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
@@ -18,7 +18,7 @@ const (
 	bucketSeen = "pins"
 	// bucketApproved holds the definitions that a person approved. They have priority.
 	bucketApproved = "approvals"
-	// recordVersion is the version of all records. decode refuses newer ones.
+	// recordVersion is the version of all records.
 	recordVersion = 1
 	// maxPins bounds the tool names stored for one server, including names that it no longer has.
 	maxPins = 20_000
@@ -68,44 +68,17 @@ type reviewInput struct {
 // Open reads the stored pins and approvals.
 func Open(st store.Store, now func() time.Time) (*Book, error) {
 	b := &Book{store: st, now: now, servers: make(map[string]*server)}
+	var places []replica.Place
 	for _, bucket := range Buckets() {
-		err := st.Load(bucket, func(key string, value []byte) error { return b.load(bucket, key, value) })
+		err := st.Load(bucket, func(key string, _ []byte) error {
+			places = append(places, replica.Place{Bucket: bucket, Key: key})
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("reading the approved tools: %w", err)
 		}
 	}
-	for _, s := range b.servers {
-		s.setValid()
-	}
-	return b, nil
-}
-
-func (b *Book) load(bucket, key string, value []byte) error {
-	origin, name := splitKey(key)
-	if name == "" {
-		return nil // an entry of an earlier version
-	}
-	r, err := decode(value)
-	if err != nil {
-		return fmt.Errorf("tool %q: %w", name, err)
-	}
-	s := b.servers[origin]
-	if s == nil {
-		s = &server{pins: make(map[string]pin)}
-		b.servers[origin] = s
-	}
-	p := s.pins[name]
-	switch {
-	case bucket == bucketApproved:
-		p.approved = r.Hash
-	case name == firstName:
-		s.first = r.Review
-		return nil
-	default:
-		p.seen, p.review = r.Hash, r.Review
-	}
-	s.pins[name] = p
-	return nil
+	return b, b.ApplyRemote(places)
 }
 
 // Review returns the tools of a server that wait for an approval. It first stores the new definitions that the server's pinning accepts.
@@ -212,8 +185,12 @@ func (b *Book) get(bucket, key string) (Record, bool, error) {
 	if value == nil {
 		return Record{}, false, nil
 	}
-	r, err := decode(value)
-	return r, err == nil, err
+	var r Record
+	if err := store.Decode(value, recordVersion, &r); err != nil {
+		_, name := splitKey(key)
+		return Record{}, false, fmt.Errorf("reading the approved tools: tool %q: %w", name, err)
+	}
+	return r, true, nil
 }
 
 // Forget deletes all pins and approvals of an origin.
@@ -271,30 +248,13 @@ func (b *Book) change(bucket, origin string, t *catalog.Tool, r Record) store.Ch
 }
 
 func encode(bucket, origin, name string, r Record) store.Change {
-	value, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // plain data
-	}
-	return store.Change{Bucket: bucket, Key: origin + "\x00" + name, Value: value}
+	return store.Change{Bucket: bucket, Key: origin + "\x00" + name, Value: store.Encode(r)}
 }
 
 // splitKey splits the key of a record.
 func splitKey(key string) (origin, name string) {
 	origin, name, _ = strings.Cut(key, "\x00")
 	return origin, name
-}
-
-func decode(value []byte) (r Record, err error) {
-	if err := json.Unmarshal(value, &r); err != nil {
-		return r, err
-	}
-	switch {
-	case r.Version < 1:
-		return r, errors.New("it has no format version; restore the store from a backup")
-	case r.Version > recordVersion:
-		return r, fmt.Errorf("it was written by a newer version of this program (format %d); use that version", r.Version)
-	}
-	return r, nil
 }
 
 // Review holds the tools of a catalog that wait for an approval. A nil Review holds none.

@@ -48,22 +48,6 @@ func idOf(tools []*catalog.Tool) string {
 // isNew reports whether no tool of the server was accepted or approved yet.
 func (s *server) isNew() bool { return s.first == "" && len(s.valid) == 0 }
 
-// setValid sets valid (from approvals and pins of the first review) and late, and returns s.
-func (s *server) setValid() *server {
-	s.valid, s.late = make(map[string]string, len(s.pins)), make(map[string]string)
-	for name, p := range s.pins {
-		switch {
-		case p.approved != "":
-			s.valid[name] = p.approved
-		case p.review == s.first:
-			s.valid[name] = p.seen
-		default:
-			s.late[name] = p.seen
-		}
-	}
-	return s
-}
-
 // acceptedHash returns the hash that a tool must have; false if the tool is not known.
 func (s *server) acceptedHash(pinning registry.Pinning, name string) (string, bool) {
 	hash, known := s.valid[name]
@@ -75,18 +59,24 @@ func (s *server) acceptedHash(pinning registry.Pinning, name string) (string, bo
 
 // with returns a copy of the server with changed pins and a first review. An empty pin deletes.
 func (s *server) with(changed map[string]pin, first string) *server {
-	next := &server{pins: maps.Clone(s.pins), first: first}
-	if next.pins == nil {
-		next.pins = make(map[string]pin, len(changed))
+	next := &server{
+		pins: make(map[string]pin, len(s.pins)+len(changed)), first: first, valid: make(map[string]string, len(s.pins)), late: make(map[string]string),
 	}
-	for name, p := range changed {
-		if p.approved == "" && p.seen == "" {
+	maps.Copy(next.pins, s.pins)
+	maps.Copy(next.pins, changed)
+	for name, p := range next.pins {
+		switch {
+		case p.approved != "":
+			next.valid[name] = p.approved
+		case p.seen == "":
 			delete(next.pins, name)
-		} else {
-			next.pins[name] = p
+		case p.review == first:
+			next.valid[name] = p.seen
+		default:
+			next.late[name] = p.seen
 		}
 	}
-	return next.setValid()
+	return next
 }
 
 // read returns the stored pin of a tool, or for firstName the id of the first review.

@@ -10,8 +10,10 @@ func (b *Book) ApplyRemote(places []replica.Place) error {
 	changes := make(map[string][]store.Change)
 	for _, p := range places {
 		if p.Bucket == bucketSeen || p.Bucket == bucketApproved {
-			origin, _ := splitKey(p.Key)
-			changes[origin] = append(changes[origin], store.Change{Bucket: p.Bucket, Key: p.Key})
+			origin, name := splitKey(p.Key)
+			if name != "" { // else it is an entry of an earlier version
+				changes[origin] = append(changes[origin], store.Change{Bucket: p.Bucket, Key: p.Key})
+			}
 		}
 	}
 	for origin, c := range changes {
@@ -52,6 +54,5 @@ func (b *Book) refresh(origin string, changes []store.Change) error {
 
 // Readable reports whether this program can read a stored value.
 func Readable(value []byte) bool {
-	_, err := decode(value)
-	return err == nil
+	return store.Decode(value, recordVersion, &Record{}) == nil
 }

@@ -64,7 +64,7 @@ func (m *Memory) set(origin string, value []byte) error {
 		return nil
 	}
 	var r memoryRecord
-	if err := decode(value, &r); err != nil {
+	if err := store.Decode(value, recordVersion, &r); err != nil {
 		return fmt.Errorf("entry %q of %s: %w", origin, m.bucket, err)
 	}
 	m.entries[origin] = r
@@ -97,7 +97,7 @@ func (m *Memory) Remember(origin, value string) {
 		}
 		r := memoryRecord{Version: recordVersion, Value: value, Time: m.now().UTC()}
 		m.entries[origin] = r
-		changes[0].Value = encode(r)
+		changes[0].Value = store.Encode(r)
 	}
 	if err := m.store.Apply(changes...); err != nil {
 		m.log.Warn("a property of an MCP server cannot be stored", "bucket", m.bucket, "error", err)
@@ -165,19 +165,13 @@ func (r *Registry) reload(bucket, key string) {
 
 // Readable reports whether this program can read a stored value.
 func Readable(bucket, key string, value []byte) bool {
-	var err error
-	switch bucket {
-	case bucketServers:
-		var rec record
-		if err = decode(value, &rec); err == nil && rec.Key() != key {
-			err = fmt.Errorf("it belongs to another server")
-		}
-	case bucketActivations:
-		err = decode(value, &activation{})
-	case bucketTransportHints, bucketAnonymousElicitors:
-		err = decode(value, &memoryRecord{})
+	if bucket == bucketTransportHints || bucket == bucketAnonymousElicitors {
+		return (&Memory{entries: make(map[string]memoryRecord)}).set(key, value) == nil
 	}
-	return err == nil
+	r := &Registry{servers: make(map[string]*Server), active: make(map[string]bool)}
+	err := r.read(bucket, key, value)
+	s := r.servers[key]
+	return err == nil && (s == nil || s.Key() == key)
 }
 
 // LowPriorityBuckets returns the buckets whose changes other replicas may receive a little later.

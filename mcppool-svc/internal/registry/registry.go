@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,12 +84,12 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 	switch bucket {
 	case bucketServers:
 		var rec record
-		if err = decode(value, &rec); err == nil {
+		if err = store.Decode(value, recordVersion, &rec); err == nil {
 			r.servers[key] = rec.Seal()
 		}
 	case bucketActivations:
 		var a activation
-		if err = decode(value, &a); err == nil {
+		if err = store.Decode(value, recordVersion, &a); err == nil {
 			r.active[key] = a.Active
 		}
 	}
@@ -157,7 +156,7 @@ func keyUser(key string) string {
 	return user
 }
 
-// recordVersion is the version of all records. decode refuses newer ones.
+// recordVersion is the version of all records.
 const recordVersion = 1
 
 // record is a server as stored.
@@ -170,32 +169,6 @@ type record struct {
 type activation struct {
 	Version int  `json:"v"`
 	Active  bool `json:"active"`
-}
-
-// encode marshals a stored value. It cannot fail, because stored values are plain data.
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-// decode unmarshals a stored value if this program knows its version.
-func decode(raw []byte, to any) error {
-	var head struct {
-		Version int `json:"v"`
-	}
-	if err := json.Unmarshal(raw, &head); err != nil {
-		return err
-	}
-	switch {
-	case head.Version < 1:
-		return errors.New("it has no format version; restore the store from a backup")
-	case head.Version > recordVersion:
-		return fmt.Errorf("it was written by a newer version of this program (format %d); use that version", head.Version)
-	}
-	return json.Unmarshal(raw, to)
 }
 
 // Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first request created.
@@ -229,7 +202,7 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 
 // change returns the store.Change that writes the server.
 func (s *Server) change() store.Change {
-	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: encode(record{recordVersion, *s})}
+	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: store.Encode(record{recordVersion, *s})}
 }
 
 // Update replaces a server with a copy that edit has changed. If edit fails, Update returns the error of edit as it is. Other errors: ErrNotFound,
@@ -275,7 +248,7 @@ func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 func (r *Registry) SetActive(user string, s *Server, active bool) error {
 	r.writes.Lock()
 	defer r.writes.Unlock()
-	value := encode(activation{Version: recordVersion, Active: active})
+	value := store.Encode(activation{Version: recordVersion, Active: active})
 	return r.commit(user, []store.Change{{Bucket: bucketActivations, Key: pairKey(user, s.Key()), Value: value}})
 }
 

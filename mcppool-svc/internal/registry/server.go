@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"time"
+
+	"pawl.dev/mcppool-svc/internal/store"
 )
 
 // Defaults of a server's limits.
@@ -251,17 +253,17 @@ func (s *Server) SameOperatorSettings(o *Server) bool {
 // Clone copies the server so that the copy can be changed.
 func (s *Server) Clone() *Server {
 	c := &Server{FromConfig: s.FromConfig}
-	if err := json.Unmarshal(encode(s), c); err != nil {
+	if err := json.Unmarshal(store.Encode(s), c); err != nil {
 		panic(err) // it was just written
 	}
 	return c
 }
 
 // same reports whether two values have the same stored form.
-func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
+func same(a, b any) bool { return bytes.Equal(store.Encode(a), store.Encode(b)) }
 
 // binaryOf encodes plain values as JSON, for hashing.
-func binaryOf(values ...any) []byte { return encode(values) }
+func binaryOf(values ...any) []byte { return store.Encode(values) }
 
 // Isolation determines who shares a connection to a server.
 type Isolation string

@@ -94,6 +94,32 @@ func Oldest[K comparable, V any](values map[K]V, at func(V) time.Time) K {
 	return slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b K) int { return at(values[a]).Compare(at(values[b])) })
 }
 
+// Encode marshals a value to store. It cannot fail, because stored values are plain data.
+func Encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// Decode unmarshals a stored value that has its format version under "v", if that is at most version.
+func Decode(raw []byte, version int, to any) error {
+	var head struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	switch {
+	case head.Version < 1:
+		return errors.New("it has no format version; restore the store from a backup")
+	case head.Version > version:
+		return fmt.Errorf("it was written by a newer version of this program (format %d); use that version", head.Version)
+	}
+	return json.Unmarshal(raw, to)
+}
+
 // FileName is the store's file in the data folder.
 const FileName = "mcppool.db"
 
