@@ -2,7 +2,6 @@ package mcppool
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,53 +119,40 @@ func (f Func) call(ctx context.Context, arguments json.RawMessage) (json.RawMess
 	return Result{Text: err.Error(), Failed: true}.encode()
 }
 
+// block is a block of a result in MCP's form.
+type block struct {
+	Type     string  `json:"type"`
+	Text     *string `json:"text,omitempty"`
+	MIMEType string  `json:"mimeType,omitempty"`
+	Data     []byte  `json:"data,omitempty"`
+}
+
 // encode returns the result in the form of tools/call.
 func (r Result) encode() (json.RawMessage, error) {
-	out := make([]byte, 0, len(r.Text)+len(r.Structured)+96)
-	out = append(out, `{"content":[`...)
+	blocks := make([]block, 0, len(r.Content)+1)
 	if r.Text != "" {
-		out = Content{Text: r.Text}.append(out)
+		blocks = append(blocks, block{Type: "text", Text: &r.Text})
 	}
-	for i, c := range r.Content {
-		if c.kind() == "" {
+	for _, c := range r.Content {
+		kind, _, _ := strings.Cut(c.MIMEType, "/")
+		switch kind {
+		case "":
+			blocks = append(blocks, block{Type: "text", Text: &c.Text})
+		case "image", "audio":
+			blocks = append(blocks, block{Type: kind, MIMEType: c.MIMEType, Data: c.Data})
+		default:
 			return nil, fmt.Errorf("the tool ran, but returned data of the type %.100q, which is neither an image nor audio", c.MIMEType)
 		}
-		if i > 0 || r.Text != "" {
-			out = append(out, ',')
-		}
-		out = c.append(out)
 	}
-	out = append(out, ']')
 	if len(r.Structured) > 0 {
 		if err := strictjson.Check(r.Structured, strictjson.Wire); err != nil {
 			return nil, fmt.Errorf("the tool ran, but its structured result cannot be used: %w", err)
 		}
-		out = append(append(out, `,"structuredContent":`...), r.Structured...)
 	}
-	if r.Failed {
-		out = append(out, `,"isError":true`...)
-	}
-	return append(out, '}'), nil
-}
-
-// kind returns the block's type in MCP, or "" if MCP has no type for its MIME type.
-func (c Content) kind() string {
-	kind, _, _ := strings.Cut(c.MIMEType, "/")
-	switch kind {
-	case "":
-		return "text"
-	case "image", "audio":
-		return kind
-	}
-	return ""
-}
-
-func (c Content) append(to []byte) []byte {
-	to = append(append(append(to, `{"type":"`...), c.kind()...), '"')
-	if c.MIMEType == "" {
-		return append(strictjson.AppendQuote(append(to, `,"text":`...), c.Text), '}')
-	}
-	to = strictjson.AppendQuote(append(to, `,"mimeType":`...), c.MIMEType)
-	to = base64.StdEncoding.AppendEncode(append(to, `,"data":"`...), c.Data)
-	return append(to, `"}`...)
+	text, err := strictjson.Marshal(struct {
+		Content    []block         `json:"content"`
+		Structured json.RawMessage `json:"structuredContent,omitempty"`
+		Failed     bool            `json:"isError,omitempty"`
+	}{blocks, r.Structured, r.Failed})
+	return json.RawMessage(text), err
 }

@@ -146,7 +146,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, builtin
 		TransportHints: s.transportHints, AnonymousElicitors: s.anonymousElicitors,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: builtin.open, Functions: builtin.functions,
-		Credentials: s.credentials,
+		Credentials: s.logins.For,
 	}, deps.Log)
 	cfg := s.cfg.pool()
 	cfg.Exclusive = func(server *registry.Server) bool { return s.anonymousElicitors.Recall(server.Origin()) != "" }
@@ -258,12 +258,4 @@ func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Dep
 	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
 		Store: st, Client: client, Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
 	})
-}
-
-// credentials returns the credentials of a user's connection to a server, or nil.
-func (s *Service) credentials(server *registry.Server, user string) outbound.Credentials {
-	if source := s.logins.For(server, user); source != nil {
-		return source
-	}
-	return nil
 }

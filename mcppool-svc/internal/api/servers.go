@@ -276,13 +276,20 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir,
 		}}
 	case s.HTTP != nil:
-		m.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{
-			Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE, Oauth: oauthMessage(s.HTTP.OAuth),
-		}}
+		t := &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE}
+		if o := s.HTTP.OAuth; o != nil {
+			t.Oauth = &mcppoolv1.OAuth{ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: enumOf[mcppoolv1.OAuth_Grant](grantPrefix, o.Grant)}
+		}
+		m.Transport = &mcppoolv1.McpServer_Http{Http: t}
 	case s.Builtin != nil:
-		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{
-			Name: s.Builtin.Name, Root: s.Builtin.Root, Workspace: workspaceMessage(s.Builtin.Workspace),
-		}}
+		t := &mcppoolv1.BuiltinTransport{Name: s.Builtin.Name, Root: s.Builtin.Root}
+		if w := s.Builtin.Workspace; w != nil {
+			t.Workspace = &mcppoolv1.Workspace{
+				Write: w.Write, Commands: w.Commands, Network: w.Network, CommandTimeout: duration(w.CommandTimeout),
+				MaxMemoryBytes: w.MaxMemory, MaxProcesses: int32(w.MaxProcesses), MaxFileBytes: w.MaxFileSize,
+			}
+		}
+		m.Transport = &mcppoolv1.McpServer_Builtin{Builtin: t}
 	}
 	for _, r := range s.Permissions {
 		m.Permissions = append(m.Permissions, &mcppoolv1.PermissionRule{
@@ -313,9 +320,20 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
 		}
 	case *mcppoolv1.McpServer_Http:
-		s.HTTP = &registry.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse(), OAuth: oauthOf(t.Http.GetOauth())}
+		s.HTTP = &registry.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse()}
+		if o := t.Http.GetOauth(); o != nil {
+			s.HTTP.OAuth = &registry.OAuth{
+				ClientID: o.GetClientId(), ClientSecret: o.GetClientSecret(), Scopes: o.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, o.GetGrant()),
+			}
+		}
 	case *mcppoolv1.McpServer_Builtin:
-		s.Builtin = &registry.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot(), Workspace: workspaceOf(t.Builtin.GetWorkspace())}
+		s.Builtin = &registry.Builtin{Name: t.Builtin.GetName(), Root: t.Builtin.GetRoot()}
+		if w := t.Builtin.GetWorkspace(); w != nil {
+			s.Builtin.Workspace = &registry.Workspace{
+				Write: w.GetWrite(), Commands: w.GetCommands(), Network: w.GetNetwork(), CommandTimeout: w.GetCommandTimeout().AsDuration(),
+				MaxMemory: w.GetMaxMemoryBytes(), MaxProcesses: int(w.GetMaxProcesses()), MaxFileSize: w.GetMaxFileBytes(),
+			}
+		}
 	}
 	for _, r := range m.GetPermissions() {
 		s.Permissions = append(s.Permissions, registry.Rule{
@@ -363,42 +381,4 @@ func duration(d time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(d)
-}
-
-func oauthMessage(o *registry.OAuth) *mcppoolv1.OAuth {
-	if o == nil {
-		return nil
-	}
-	return &mcppoolv1.OAuth{
-		ClientId: o.ClientID, ClientSecret: o.ClientSecret, Scopes: o.Scopes, Grant: enumOf[mcppoolv1.OAuth_Grant](grantPrefix, o.Grant),
-	}
-}
-
-func oauthOf(m *mcppoolv1.OAuth) *registry.OAuth {
-	if m == nil {
-		return nil
-	}
-	return &registry.OAuth{
-		ClientID: m.GetClientId(), ClientSecret: m.GetClientSecret(), Scopes: m.GetScopes(), Grant: nameOf[registry.Grant](grantPrefix, m.GetGrant()),
-	}
-}
-
-func workspaceMessage(w *registry.Workspace) *mcppoolv1.Workspace {
-	if w == nil {
-		return nil
-	}
-	return &mcppoolv1.Workspace{
-		Write: w.Write, Commands: w.Commands, Network: w.Network, CommandTimeout: duration(w.CommandTimeout),
-		MaxMemoryBytes: w.MaxMemory, MaxProcesses: int32(w.MaxProcesses), MaxFileBytes: w.MaxFileSize,
-	}
-}
-
-func workspaceOf(m *mcppoolv1.Workspace) *registry.Workspace {
-	if m == nil {
-		return nil
-	}
-	return &registry.Workspace{
-		Write: m.GetWrite(), Commands: m.GetCommands(), Network: m.GetNetwork(), CommandTimeout: m.GetCommandTimeout().AsDuration(),
-		MaxMemory: m.GetMaxMemoryBytes(), MaxProcesses: int(m.GetMaxProcesses()), MaxFileSize: m.GetMaxFileBytes(),
-	}
 }

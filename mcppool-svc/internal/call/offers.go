@@ -62,16 +62,12 @@ func aboutPrompt(name string) subject {
 
 // Read reads a resource.
 func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1.ReadResourceResponse, error) {
-	return fetch(ctx, c, use, aboutResource(uri), readContents, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
-		return o.ReadResource(ctx, uri)
-	})
+	return fetch(ctx, c, use, aboutResource(uri), readContents, mcp.ReadResource(uri))
 }
 
 // Prompt returns a prompt with its arguments filled in.
 func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string) (*mcppoolv1.GetPromptResponse, error) {
-	return fetch(ctx, c, use, aboutPrompt(name), readMessages, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
-		return o.GetPrompt(ctx, name, arguments)
-	})
+	return fetch(ctx, c, use, aboutPrompt(name), readMessages, mcp.GetPrompt(name, arguments))
 }
 
 // Complete returns possible values of an argument that is partly typed.
@@ -81,18 +77,14 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 		about = aboutResource(what.URITemplate)
 	}
 	about.kind, about.needs, about.offering = "completion", "completions", "completions"
-	return fetch(ctx, c, use, about, readCompletion, func(ctx context.Context, o mcp.Offers) (json.RawMessage, error) {
-		return o.Complete(ctx, what)
-	})
+	return fetch(ctx, c, use, about, readCompletion, what.Query())
 }
 
-// fetch makes a request and reads its result, of at most MaxResult bytes.
-func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error),
-	ask func(context.Context, mcp.Offers) (json.RawMessage, error),
-) (*T, error) {
+// fetch makes a query and reads its result, of at most MaxResult bytes.
+func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error), q mcp.Query) (*T, error) {
 	var raw json.RawMessage
 	err := c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
-		raw, err = ask(ctx, o)
+		raw, err = o.Get(ctx, q)
 		return err
 	})
 	if err != nil {

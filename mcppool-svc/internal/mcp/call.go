@@ -227,7 +227,7 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 	}
 	var mu sync.Mutex
 	answers := make(map[string]json.RawMessage, len(inputs))
-	all, ctx := errgroup.WithContext(r.context())
+	all, ctx := errgroup.WithContext(r.ctx)
 	for name, in := range inputs {
 		all.Go(func() error {
 			raw, err := c.resolve(ctx, r, in)
@@ -244,8 +244,8 @@ func (c *client) resolveAll(r *running, inputs map[string]input) (map[string]jso
 		})
 	}
 	err := all.Wait()
-	if r.context().Err() != nil {
-		return nil, GivenUp(r.context(), true)
+	if r.ctx.Err() != nil {
+		return nil, GivenUp(r.ctx, true)
 	}
 	return answers, err
 }

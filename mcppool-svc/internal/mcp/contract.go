@@ -129,12 +129,8 @@ type Offers interface {
 	// List returns the raw entries of a list in the server's order; nothing if the server has no such list. Entries are cached
 	// until the server reports a change of the list, for a minute at most.
 	List(ctx context.Context, list List) ([]json.RawMessage, error)
-	// ReadResource returns the raw result of resources/read.
-	ReadResource(ctx context.Context, uri string) (json.RawMessage, error)
-	// GetPrompt returns the raw result of prompts/get.
-	GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error)
-	// Complete returns the raw result of completion/complete.
-	Complete(ctx context.Context, c Completion) (json.RawMessage, error)
+	// Get returns the raw result of a query: ReadResource, GetPrompt or Completion.Query.
+	Get(ctx context.Context, q Query) (json.RawMessage, error)
 	// Subscribe subscribes to changes of a resource. The server sees one subscription per URI.
 	Subscribe(ctx context.Context, uri string) (*Subscription, error)
 }

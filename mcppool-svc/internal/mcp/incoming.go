@@ -242,7 +242,7 @@ func (c *client) answer(r serverRequest, own *running) (json.RawMessage, error) 
 		if in.question != nil {
 			in.question.ID = "q" + strconv.Itoa(int(call.asked.Add(1)))
 		}
-		raw, err = c.resolve(call.context(), call, in, questionKey{request: r.ID.String()})
+		raw, err = c.resolve(call.ctx, call, in, questionKey{request: r.ID.String()})
 	}
 	if err != nil && ofModel && call != nil && !errors.Is(err, errWithdrawn) {
 		call.warnOnce.Do(func() { call.notify(warning(err)) })

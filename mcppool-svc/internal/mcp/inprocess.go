@@ -82,7 +82,7 @@ func (c *client) handleByFunction(functions []Function, x *pendingRequest) respo
 	if i < 0 {
 		return response{err: &Error{Kind: Answered, Code: mcp.INVALID_PARAMS, MayHaveRun: true, Message: fmt.Sprintf("unknown tool %q", x.name)}}
 	}
-	ctx := context.WithValue(x.call.parent, callKey{}, x.call)
+	ctx := context.WithValue(x.call.ctx, callKey{}, x.call)
 	raw, err := functions[i].Call(ctx, json.RawMessage(x.call.call.Arguments.String()))
 	known, ok := errors.AsType[*Error](err)
 	switch {

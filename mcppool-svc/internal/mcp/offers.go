@@ -88,37 +88,46 @@ func (c *client) List(ctx context.Context, list List) ([]json.RawMessage, error)
 	return entries, nil
 }
 
-func (c *client) ReadResource(ctx context.Context, uri string) (json.RawMessage, error) {
-	return c.read(ctx, string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri})
+// Query is a request other than a tool call or a list.
+type Query struct {
+	method, name string
+	params       map[string]any
 }
 
-func (c *client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (json.RawMessage, error) {
+// ReadResource is the query for a resource (resources/read).
+func ReadResource(uri string) Query {
+	return Query{string(mcp.MethodResourcesRead), uri, map[string]any{"uri": uri}}
+}
+
+// GetPrompt is the query for a prompt with its arguments filled in (prompts/get).
+func GetPrompt(name string, arguments map[string]string) Query {
 	params := map[string]any{"name": name}
 	if len(arguments) > 0 {
 		params["arguments"] = arguments
 	}
-	return c.read(ctx, string(mcp.MethodPromptsGet), name, params)
+	return Query{string(mcp.MethodPromptsGet), name, params}
 }
 
-// read makes a request, and returns an error if the server asks for input first.
-func (c *client) read(ctx context.Context, method, name string, params map[string]any) (json.RawMessage, error) {
-	raw, err := c.request(ctx, method, name, params)
+// Query is the query for the values of the argument (completion/complete).
+func (c Completion) Query() Query {
+	var ref any = mcp.PromptReference{Type: "ref/prompt", Name: c.Prompt}
+	if c.URITemplate != "" {
+		ref = mcp.ResourceReference{Type: "ref/resource", URI: c.URITemplate}
+	}
+	params := map[string]any{"ref": ref, "argument": mcp.CompleteArgument{Name: c.Argument, Value: c.Value}}
+	if len(c.Context) > 0 {
+		params["context"] = mcp.CompleteContext{Arguments: c.Context}
+	}
+	return Query{string(mcp.MethodCompletionComplete), "", params}
+}
+
+// Get implements Offers. It returns an error if the server asks for input first.
+func (c *client) Get(ctx context.Context, q Query) (json.RawMessage, error) {
+	raw, err := c.request(ctx, q.method, q.name, q.params)
 	if err == nil && stringOf(unfinished(raw)["resultType"]) == "input_required" {
-		return nil, endedf(Protocol, "the server asks for input in answer to %s; only tool calls support that", method)
+		return nil, endedf(Protocol, "the server asks for input in answer to %s; only tool calls support that", q.method)
 	}
 	return raw, err
-}
-
-func (c *client) Complete(ctx context.Context, completion Completion) (json.RawMessage, error) {
-	var ref any = mcp.PromptReference{Type: "ref/prompt", Name: completion.Prompt}
-	if completion.URITemplate != "" {
-		ref = mcp.ResourceReference{Type: "ref/resource", URI: completion.URITemplate}
-	}
-	params := map[string]any{"ref": ref, "argument": mcp.CompleteArgument{Name: completion.Argument, Value: completion.Value}}
-	if len(completion.Context) > 0 {
-		params["context"] = mcp.CompleteContext{Arguments: completion.Context}
-	}
-	return c.request(ctx, string(mcp.MethodCompletionComplete), "", params)
 }
 
 // Probe implements Client: it sends a ping, or server/discover in revisions without ping.

@@ -55,17 +55,17 @@ func TestOffers(t *testing.T) {
 					t.Errorf("%s = %s, %v", list, entries, err)
 				}
 			}
-			if raw, err := o.ReadResource(t.Context(), "demo://1"); err != nil || !strings.Contains(string(raw), `"blob":"AAEC"`) {
+			if raw, err := o.Get(t.Context(), ReadResource("demo://1")); err != nil || !strings.Contains(string(raw), `"blob":"AAEC"`) {
 				t.Errorf("read = %s, %v", raw, err)
 			}
-			if raw, err := o.GetPrompt(t.Context(), "greet", map[string]string{"who": "Ann"}); err != nil || !strings.Contains(string(raw), "Hello Ann") {
+			if raw, err := o.Get(t.Context(), GetPrompt("greet", map[string]string{"who": "Ann"})); err != nil || !strings.Contains(string(raw), "Hello Ann") {
 				t.Errorf("prompt = %s, %v", raw, err)
 			}
-			raw, err := o.Complete(t.Context(), Completion{Prompt: "greet", Argument: "who", Value: "A"})
+			raw, err := o.Get(t.Context(), Completion{Prompt: "greet", Argument: "who", Value: "A"}.Query())
 			if err != nil || string(raw) != `{"completion":{"values":["Aa","Ab"],"total":3,"hasMore":true}}` {
 				t.Errorf("completion = %s, %v", raw, err)
 			}
-			if _, err := o.ReadResource(t.Context(), "demo://none"); As(err).Kind != Answered || As(err).Code != -32002 {
+			if _, err := o.Get(t.Context(), ReadResource("demo://none")); As(err).Kind != Answered || As(err).Code != -32002 {
 				t.Errorf("read of nothing: %v", err)
 			}
 		})
@@ -158,7 +158,7 @@ func TestReadsAreCancelled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			c.OnChange(cancel)
-			_, err := c.(Offers).ReadResource(ctx, "demo://never")
+			_, err := c.(Offers).Get(ctx, ReadResource("demo://never"))
 			if e := As(err); err == nil || e.Kind != Interrupted {
 				t.Errorf("error = %v", err)
 			}

@@ -204,7 +204,7 @@ func TestTaskCancelled(t *testing.T) {
 				t.Errorf("error = %v", err)
 			}
 			conn := c.(*client)
-			task, err := conn.getTask(t.Context(), &running{parent: t.Context()}, id)
+			task, err := conn.getTask(t.Context(), &running{ctx: t.Context()}, id)
 			if err != nil || task.Status != "cancelled" {
 				t.Errorf("the task is %s, %v", task.Status, err)
 			}

@@ -20,16 +20,15 @@ import (
 
 // running is one tool call over a connection. It may take several requests.
 type running struct {
-	call   Call
-	token  string          // progress token
-	parent context.Context // the caller's
+	call  Call
+	token string          // progress token
+	ctx   context.Context // the caller's, but ends with the call
+	end   func()          // ends ctx
 
-	mu     sync.Mutex
-	ctx    context.Context // guarded by mu; ends with the call; made when first used
-	cancel func()          // guarded by mu; cancels ctx
-	ended  bool            // guarded by mu
-	task   string          // guarded by the client's mu; the id of the MCP task that runs the call
-	wake   chan struct{}   // guarded by the client's mu; set with task; buffered; gets a value when the task has changed
+	mu    sync.Mutex
+	ended bool          // guarded by mu
+	task  string        // guarded by the client's mu; the id of the MCP task that runs the call
+	wake  chan struct{} // guarded by the client's mu; set with task; buffered; gets a value when the task has changed
 
 	asked       atomic.Int32 // how many questions came as requests of their own
 	warnOnce    sync.Once    // notifies the caller why no model was asked
@@ -38,7 +37,8 @@ type running struct {
 
 // addCall registers a call until removeCall, so that it gets the server's messages and questions.
 func (c *client) addCall(ctx context.Context, call Call) *running {
-	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10), parent: ctx}
+	r := &running{call: call, token: strconv.FormatUint(c.tokens.Add(1), 10)}
+	r.ctx, r.end = context.WithCancel(ctx)
 	c.mu.Lock()
 	c.calls[r.token] = r
 	c.mu.Unlock()
@@ -49,10 +49,8 @@ func (c *client) addCall(ctx context.Context, call Call) *running {
 func (c *client) removeCall(r *running, err error) {
 	r.mu.Lock()
 	r.ended = true
-	if r.cancel != nil {
-		r.cancel()
-	}
 	r.mu.Unlock()
+	r.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.calls, r.token)
@@ -61,19 +59,6 @@ func (c *client) removeCall(r *running, err error) {
 		c.unsettled = c.unsettled || e.Kind == Interrupted && e.MayHaveRun
 	}
 	c.assignHeld()
-}
-
-// context returns a context that ends with the call. It is made when first used, because most calls need none.
-func (r *running) context() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ctx == nil {
-		r.ctx, r.cancel = context.WithCancel(r.parent)
-		if r.ended {
-			r.cancel()
-		}
-	}
-	return r.ctx
 }
 
 // notify sends a notification to the caller, unless Call.Notify is nil.

@@ -59,7 +59,7 @@ func TestSamplingIsAnnounced(t *testing.T) {
 func TestSampleWithdrawn(t *testing.T) {
 	c := dialSampling(t, &registry.Server{ID: "fake", Stdio: mcptest.Stdio(mcptest.Good)}).(*client)
 	seven := questionKey{request: "7"}
-	r := &running{parent: t.Context(), call: Call{Sample: func(ctx context.Context, _ Sample) (Sampled, error) {
+	r := &running{ctx: t.Context(), call: Call{Sample: func(ctx context.Context, _ Sample) (Sampled, error) {
 		c.endQuestion(seven, errWithdrawn)
 		<-ctx.Done()
 		return Sampled{}, ctx.Err()

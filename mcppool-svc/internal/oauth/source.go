@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/registry"
 )
 
@@ -28,7 +29,7 @@ const maxUsed = 4
 
 // For returns the source of tokens for a user's connection to a server; nil if the server can have none. If user is empty, the
 // source has only tokens of the pool itself.
-func (l *Logins) For(server *registry.Server, user string) *Source {
+func (l *Logins) For(server *registry.Server, user string) outbound.Credentials {
 	if !canHaveLogin(server) {
 		return nil
 	}

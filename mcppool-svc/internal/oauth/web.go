@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
+	"pawl.dev/mcppool-svc/internal/outbound"
 )
 
 const (
@@ -210,19 +211,11 @@ func checkResource(resource string, server *url.URL) error {
 	}
 	parent := strings.TrimSuffix(r.EscapedPath(), "/")
 	path := server.EscapedPath()
-	sameOrigin := r.Scheme == strings.ToLower(server.Scheme) && strings.EqualFold(withPort(r), withPort(server)) && r.RawQuery == ""
+	sameOrigin := r.Scheme == strings.ToLower(server.Scheme) && strings.EqualFold(r.Hostname(), server.Hostname()) && outbound.PortOf(r) == outbound.PortOf(server) && r.RawQuery == ""
 	if !sameOrigin || path != parent && !strings.HasPrefix(path, parent+"/") && strings.TrimSuffix(path, "/") != parent {
 		return refused("the MCP server's metadata are for %.200q, not for %s: a login would be for another server", resource, resourceID(server))
 	}
 	return nil
-}
-
-func withPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // chooseRedirect returns the address to which the browser returns with a code: the caller's, which it checks, else the operator's.

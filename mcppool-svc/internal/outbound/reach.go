@@ -55,7 +55,7 @@ func newReach(allowed []netip.Prefix) *reach {
 
 // trust allows connections to the host of a URL whatever its address, because an operator chose the URL.
 func (r *reach) trust(u *url.URL) {
-	r.trusted.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
+	r.trusted.Store(net.JoinHostPort(u.Hostname(), PortOf(u)), true)
 }
 
 // dial connects to host:port.
@@ -108,7 +108,7 @@ func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly b
 			return "not tried: it is reached through the proxy " + Place(proxy), nil
 		}
 	}
-	address := net.JoinHostPort(u.Hostname(), portOf(u))
+	address := net.JoinHostPort(u.Hostname(), PortOf(u))
 	conn, err := reach.dial(ctx, "tcp", address)
 	if err != nil {
 		return "", err
@@ -125,8 +125,8 @@ func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly b
 	return remote + ", " + tls.VersionName(secure.ConnectionState().Version), nil
 }
 
-// portOf returns a URL's port, or the default port of its scheme.
-func portOf(u *url.URL) string {
+// PortOf returns a URL's port, or the default port of its scheme.
+func PortOf(u *url.URL) string {
 	if port := u.Port(); port != "" {
 		return port
 	}
