@@ -46,7 +46,7 @@ func TestOutcomeIsShown(t *testing.T) {
 	w.golden("run doubts", w.pawl("run", "write", "--no-workspace"))
 	w.golden("show doubts", w.pawl("show", "last"))
 	w.pawl("approve", "last").expect(t, 1, "", "waits for a decision on a call whose outcome is unknown, not for approval\n  next: pawl outcome a0000001 wait-s1 --retry, or ")
-	w.pawl("run", "write", "--json").expect(t, 2, "", "⏸ files/write_file waits for a decision on a call whose outcome is unknown: the connection closed")
+	w.pawl("run", "write", "--json").expect(t, 2, "", "⏸ files/write_file was called, and it is not known whether it ran: the connection closed")
 	w.tty, w.typed = true, strings.NewReader("s\nit is there\n")
 	w.golden("run asks outcome", w.pawl("run", "write"))
 }

@@ -109,7 +109,7 @@ func (s *Session) Reconnect(ctx context.Context, lost *Server) (*Server, error) 
 	var server *Server
 	var err error
 	if lost.ofCommand {
-		s.cfg.Note("the pawl command that ran the server at " + lost.Addr + " has ended; going on without it")
+		s.cfg.Note("the server at " + lost.Addr + " ended with its command; going on without it")
 		server, err = s.open(ctx, s.reconnectPatience())
 	} else {
 		s.cfg.Note("the server at " + lost.Addr + " went away; waiting for it to come back")

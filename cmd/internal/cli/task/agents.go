@@ -235,14 +235,9 @@ type BudgetFlags struct {
 	WaitTimeout   *time.Duration `placeholder:"TIME" help:"How long a question stays open, such as 24h, before the task ends."`
 }
 
-// hasBudget reports whether one of the budget's flags is set.
-func (f *BudgetFlags) hasBudget() bool {
-	return f.MaxToolCalls != nil || f.MaxModelCalls != nil || f.MaxTokens != nil || f.MaxCost != nil || f.MaxTime != nil
-}
-
 // merge returns a copy of the old budget with the flags applied. Without flags it returns old, which may be nil.
 func (f *BudgetFlags) merge(old *executorv1.Budget) *executorv1.Budget {
-	if !f.hasBudget() {
+	if *f == (BudgetFlags{WaitTimeout: f.WaitTimeout}) {
 		return old
 	}
 	b := &executorv1.Budget{}
@@ -287,53 +282,53 @@ func checkLimit[T ~uint32 | ~uint64 | ~int64 | ~float64](flag string, value *T, 
 
 // usageText formats the usage of a task, such as "3 tool calls, 4 model calls, 512 tokens"; "" if there is none.
 func usageText(u *commonv1.Usage) string {
-	text := amounts(uint64(u.GetToolCalls()), uint64(u.GetModelCalls()), u.GetInputTokens()+u.GetOutputTokens())
-	if u.GetCostNanoUsd() > 0 {
-		text += ", " + dollars(u.GetCostNanoUsd())
-	}
-	return text
-}
-
-// dollars shows a price with at most four significant digits.
-func dollars(nanoUSD uint64) string {
-	return "$" + strconv.FormatFloat(float64(nanoUSD)/1e9, 'g', 4, 64)
+	return joined(", ", counted(u.GetToolCalls(), "tool call"), counted(u.GetModelCalls(), "model call"),
+		counted(u.GetInputTokens()+u.GetOutputTokens(), "token"), dollars(u.GetCostNanoUsd()))
 }
 
 // budgetText formats a budget; "" if it has no limit.
 func budgetText(b *executorv1.Budget) string {
-	text := amounts(uint64(b.GetMaxToolCalls()), uint64(b.GetMaxModelCalls()), b.GetMaxTokens())
-	if b.GetMaxCostNanoUsd() > 0 {
-		text = strings.TrimPrefix(text+", "+dollars(b.GetMaxCostNanoUsd())+" for models", ", ")
+	cost, running := dollars(b.GetMaxCostNanoUsd()), ""
+	if cost != "" {
+		cost += " for models"
 	}
-	if b.GetMaxRunTime().AsDuration() > 0 {
-		text = strings.TrimPrefix(text+", "+ui.Duration(b.GetMaxRunTime().AsDuration())+" of running", ", ")
+	if d := b.GetMaxRunTime().AsDuration(); d > 0 {
+		running = ui.Duration(d) + " of running"
 	}
-	return text
+	return joined(", ", counted(b.GetMaxToolCalls(), "tool call"), counted(b.GetMaxModelCalls(), "model call"), counted(b.GetMaxTokens(), "token"), cost, running)
 }
 
-func amounts(tools, models, tokens uint64) string {
-	var parts []string
-	for _, a := range []struct {
-		n    uint64
-		noun string
-	}{{tools, "tool call"}, {models, "model call"}, {tokens, "token"}} {
-		if a.n > 0 {
-			parts = append(parts, ui.Plural(int(min(a.n, 1<<53)), a.noun))
-		}
+// dollars shows a price with at most four significant digits; "" if it is 0.
+func dollars(nanoUSD uint64) string {
+	if nanoUSD == 0 {
+		return ""
 	}
-	return strings.Join(parts, ", ")
+	return "$" + strconv.FormatFloat(float64(nanoUSD)/1e9, 'g', 4, 64)
+}
+
+// counted returns "3 nouns"; "" if n is 0.
+func counted[N uint32 | uint64](n N, noun string) string {
+	if n == 0 {
+		return ""
+	}
+	return ui.Plural(int(min(uint64(n), 1<<53)), noun)
+}
+
+// joined joins the parts that are not empty.
+func joined(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
 // bounds describes the task's wait timeout and its policy for unknown outcomes. It omits defaults.
 func bounds(task *executorv1.Task) string {
-	var parts []string
-	if t := task.GetWaitTimeout().AsDuration(); t > 0 {
-		parts = append(parts, fmt.Sprintf("waits expire after %s", ui.Duration(t)))
+	timeout, unknown := "", ""
+	if d := task.GetWaitTimeout().AsDuration(); d > 0 {
+		timeout = "waits expire after " + ui.Duration(d)
 	}
 	if name := onUnknownName(task.GetOnUnknownOutcome()); name != "ask" {
-		parts = append(parts, name+" if an outcome is unknown")
+		unknown = name + " if an outcome is unknown"
 	}
-	return strings.Join(parts, ", ")
+	return joined(", ", timeout, unknown)
 }
 
 // onUnknownName returns "ask", "retry" or "fail".

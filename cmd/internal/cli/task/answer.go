@@ -105,7 +105,7 @@ func awaitStop(ctx context.Context, u *ui.UI, s *discover.Session, task *executo
 	}
 	waiting, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	result, err := await(waiting, s, task, func(*executorv1.Task) bool { return true })
+	result, err := await(waiting, s, task, isStop)
 	if err != nil && ctx.Err() == nil { // the caller reports the task's present state
 		return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
 	}
@@ -312,22 +312,21 @@ func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
 	return " --wait " + wait.GetId()
 }
 
-// waitLine describes a wait in one line, for output without events.
-func waitLine(wait *executorv1.Wait) string {
+// waitText says what a task waits for; tool is the name of the tool as it is shown.
+func waitText(st ui.Style, tool string, wait *executorv1.Wait) string {
 	switch wait.GetKind() {
-	case waitPause:
-		return "the task waits to be unpaused"
+	case waitParams:
+		return tool + " waits for parameters" + reasonText(wait.GetMessage())
+	case waitOutcome:
+		return tool + " was called, and it is not known whether it ran" + reasonText(wait.GetMessage())
+	case waitInput:
+		return tool + " asks" + reasonText(wait.GetMessage())
 	case waitPlan:
-		return "the task waits " + waitPhrase(waitPlan)
+		return "the plan waits for approval"
+	case waitPause:
+		return "the task is paused" + reasonText(strings.TrimPrefix(wait.GetMessage(), "paused"))
 	}
-	text := tag(wait.GetSubtaskId()) + wait.GetToolId() + " waits " + waitPhrase(wait.GetKind())
-	if wait.GetMessage() != "" {
-		text += ": " + wait.GetMessage()
-	}
-	if wait.GetUrl() != "" {
-		text += " (" + wait.GetUrl() + ")"
-	}
-	return text
+	return tool + " waits for approval" + st.Yellow(riskText(", ", wait.GetRisk()))
 }
 
 // printNextCommands prints the commands that answer the task's waits. With --json it also describes the waits, because the events went to stdout.
@@ -336,7 +335,7 @@ func printNextCommands(ctx context.Context, u *ui.UI, s *discover.Session, task 
 	lost := false
 	for _, wait := range openWaits(task) {
 		if u.JSON || wait.GetSubtaskId() != "" { // several waits may be open
-			u.Eprintf("%s %s\n", st.Yellow("⏸"), ui.Line(waitLine(wait)))
+			u.Eprintf("%s %s\n", st.Yellow("⏸"), joined(" ", waitText(st, ui.Line(tag(wait.GetSubtaskId())+wait.GetToolId()), wait), ui.Line(wait.GetUrl())))
 		}
 		if endsWithCommand(wait, s.Embedded()) {
 			lost = true

@@ -114,14 +114,7 @@ func newDiff(name string, before, after []byte) fileDiff {
 	}
 	d.Diff = header + hunks
 	_, body, _ := strings.Cut(hunks, "\n@@")
-	for line := range strings.Lines(body) {
-		switch line[0] {
-		case '+':
-			d.Added++
-		case '-':
-			d.Removed++
-		}
-	}
+	d.Added, d.Removed = strings.Count(body, "\n+"), strings.Count(body, "\n-")
 	return d
 }
 

@@ -40,7 +40,7 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		return c.showSubtask(ctx, u, s, before)
 	}
 	if err == nil && !c.Detach && task.GetEndTime() == nil {
-		task, err = await(ctx, s, task, func(*executorv1.Task) bool { return false })
+		task, err = await(ctx, s, task, func(*executorv1.ExecutorEvent) bool { return false })
 	}
 	if err != nil || u.JSON {
 		return u.Show(task, err, nil)
@@ -62,27 +62,25 @@ func (c *CancelCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 
 // showSubtask prints how the subtask ended and, without --detach, waits for that. before is the task before the request.
 func (c *CancelCmd) showSubtask(ctx context.Context, u *ui.UI, s *discover.Session, before *executorv1.Task) error {
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	name, id := "subtask "+ui.Line(c.Subtask), ui.ShortID(before.GetId())
+	name := "subtask " + ui.Line(c.Subtask) + " of task " + ui.ShortID(before.GetId())
 	if c.Detach {
-		return u.Result(before, nil, "%s of task %s ends when its running call ends", name, id)
+		return u.Result(before, nil, "%s ends when its running call ends", name)
 	}
-	for item := range Follow(watching, s, before.GetId(), before.GetLastSeq()) {
-		changed := item.Event.GetSubtaskChanged()
-		switch {
-		case item.Err != nil:
-			return item.Err
-		case item.Event.GetSubtaskId() != c.Subtask || changed.GetTo() <= inProgress:
-			continue
+	status := inProgress
+	task, err := await(ctx, s, before, func(ev *executorv1.ExecutorEvent) bool {
+		if ev.GetSubtaskId() == c.Subtask {
+			status = max(status, ev.GetSubtaskChanged().GetTo())
 		}
-		task, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: before.GetId()})
-		if changed.GetTo() != executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED {
-			return errors.Join(u.Result(task, err, "%s of task %s ended before it could be cancelled: %s", name, id, ui.EnumName(changed.GetTo())), ui.Exit(ui.Failed))
-		}
-		return u.Result(task, err, "%s %s of task %s is cancelled, and so are those that depend on it", u.OutStyle().Yellow("⊘"), name, id)
+		return status > inProgress
+	})
+	if status == executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED {
+		return u.Result(task, err, "%s %s is cancelled, and so are those that depend on it", u.OutStyle().Yellow("⊘"), name)
 	}
-	return cmp.Or(ctx.Err(), error(ui.Errorf("task %s has ended", id).Then("pawl show %s%s", id, s.Flags())))
+	state := ui.EnumName(status)
+	if status == inProgress { // it ended with its task
+		state = ui.StateName(task)
+	}
+	return cmp.Or(u.Result(task, err, "%s ended before it could be cancelled: %s", name, state), error(ui.Exit(ui.Failed)))
 }
 
 // PauseCmd is `pawl pause`.
@@ -99,7 +97,7 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		if !u.JSON {
 			u.Note("waiting for %s; nothing new starts (Ctrl-C leaves, and the task still pauses)", runningCalls(task))
 		}
-		task, err = await(ctx, s, task, func(t *executorv1.Task) bool { return stopped(t) || !t.GetPauseRequested() })
+		task, err = await(ctx, s, task, isStop)
 	}
 	if err != nil || u.JSON {
 		return u.Show(task, err, nil)

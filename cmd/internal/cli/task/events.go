@@ -16,6 +16,8 @@ type EventsConfig struct {
 	Log io.Writer // steps, warnings and the closing line
 	Out io.Writer // the answer
 
+	JSON io.Writer // gets each event as a line of JSON, and nothing else is shown; may be nil
+
 	Live           bool // Log is interactive: its last line may be rewritten
 	SeparateAnswer bool // print blank lines around the answer: Out is a terminal that also shows the steps
 	Style          ui.Style
@@ -75,6 +77,10 @@ func NewEvents(cfg EventsConfig) *Events {
 
 // Event shows one event.
 func (e *Events) Event(ev *executorv1.ExecutorEvent) {
+	if e.cfg.JSON != nil {
+		_ = ui.JSONLine(e.cfg.JSON, ev)
+		return
+	}
 	if ev.GetSeq() == 1 {
 		e.first, e.fromStart = ev.GetTime().AsTime(), true
 	}
@@ -151,7 +157,7 @@ func (e *Events) Tick(now time.Time) {
 		return
 	}
 	s := e.steps[e.running[len(e.running)-1]]
-	e.live.Draw(e.stepLine(e.cfg.Style.Cyan("…"), s, now.Sub(s.started), len(e.running)-1))
+	e.live.Draw(e.stepLine(stepMark(e.cfg.Style, running), s, now.Sub(s.started), len(e.running)-1))
 }
 
 // Suspend clears the live status line and ends an open line of the answer, so that other text can be printed.
@@ -174,6 +180,8 @@ func (e *Events) Hold() (overwritten bool) {
 // Release ends Hold.
 func (e *Events) Release() { e.held, e.broken = false, false }
 
+const running = executorv1.StepStatus_STEP_STATUS_RUNNING
+
 // slowStepDelay is the delay before a non-interactive log reports a running step.
 const slowStepDelay = 2 * time.Second
 
@@ -185,7 +193,7 @@ func (e *Events) announce(now time.Time) {
 			continue
 		}
 		s.announced = true
-		e.line("%s", e.stepLine(e.cfg.Style.Cyan("…"), s, 0, 0))
+		e.line("%s", e.stepLine(stepMark(e.cfg.Style, running), s, 0, 0))
 	}
 }
 
@@ -219,30 +227,25 @@ func (e *Events) line(format string, args ...any) {
 func (e *Events) printDone() {
 	switch {
 	case len(e.failed) == 0 || e.plan != nil: // a plan succeeds only as a whole
-		e.printClosing(e.cfg.Style.Green("✓")+" ", "done · ")
+		e.printClosing(e.cfg.Style.Green("✓")+" ", "done")
 	case e.fromStart && len(e.failed) == e.toolSteps:
-		e.printClosing(e.cfg.Style.Red("✗")+" ", "no step succeeded · ")
+		e.printClosing(e.cfg.Style.Red("✗")+" ", "no step succeeded")
 	default:
-		e.printClosing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed · ", ui.Plural(len(e.failed), "step")))
+		e.printClosing(e.cfg.Style.Yellow("!")+" ", fmt.Sprintf("done, but %s failed", ui.Plural(len(e.failed), "step")))
 	}
 }
 
 // printClosing prints the last line: the task's id, steps, time and tokens.
 func (e *Events) printClosing(mark, word string) {
-	parts := []string{"task " + e.last.GetTaskId()}
+	usage, steps, elapsed := e.last.GetUsage(), "", ""
 	if e.fromStart {
-		parts = append(parts, ui.Plural(e.toolSteps, "step"))
+		steps = ui.Plural(e.toolSteps, "step")
 	}
 	if d := e.elapsed(); d > 0 {
-		parts = append(parts, ui.Duration(d))
+		elapsed = ui.Duration(d)
 	}
-	if u := e.last.GetUsage(); u.GetInputTokens()+u.GetOutputTokens() > 0 {
-		parts = append(parts, fmt.Sprintf("%d tokens", u.GetInputTokens()+u.GetOutputTokens()))
-	}
-	if cost := e.last.GetUsage().GetCostNanoUsd(); cost > 0 {
-		parts = append(parts, dollars(cost))
-	}
-	e.line("%s%s", mark, e.cfg.Style.Dim(word+strings.Join(parts, " · ")))
+	text := joined(" · ", word, "task "+e.last.GetTaskId(), steps, elapsed, counted(usage.GetInputTokens()+usage.GetOutputTokens(), "token"), dollars(usage.GetCostNanoUsd()))
+	e.line("%s%s", mark, e.cfg.Style.Dim(ui.Wrap(text, e.cfg.Columns(), 2, 2)))
 }
 
 func (e *Events) elapsed() time.Duration {
@@ -323,7 +326,6 @@ type answerView struct {
 	id   string
 	text strings.Builder
 	open bool // the last piece did not end its line
-	done bool // complete was called
 }
 
 func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
@@ -342,13 +344,12 @@ func (a *answerView) add(cfg EventsConfig, t *executorv1.TextAdd) {
 
 // complete prints the whole answer if its pieces were not printed.
 func (a *answerView) complete(cfg EventsConfig, s *executorv1.FlowSuccess) {
-	if a.id == "" && s.GetFullAnswer() != "" && !a.done {
+	if a.id == "" && s.GetFullAnswer() != "" {
 		if cfg.SeparateAnswer {
 			ui.Put(cfg.Out, "\n")
 		}
 		a.write(cfg, s.GetFullAnswer())
 	}
-	a.done = true
 	a.end(cfg)
 	if cfg.SeparateAnswer {
 		ui.Put(cfg.Out, "\n")

@@ -135,24 +135,25 @@ func (f *follower) send(ctx context.Context, item Item) bool {
 	}
 }
 
-// await follows a task until it has ended, or until done returns true at a stop, and returns the task.
-func await(ctx context.Context, s *discover.Session, task *executorv1.Task, done func(*executorv1.Task) bool) (*executorv1.Task, error) {
+// await follows a task until it has ended, or until an event for which last returns true, and returns the task.
+func await(ctx context.Context, s *discover.Session, task *executorv1.Task, last func(*executorv1.ExecutorEvent) bool) (*executorv1.Task, error) {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for item := range Follow(watching, s, task.GetId(), task.GetLastSeq()) {
 		if item.Err != nil {
 			return nil, item.Err
 		}
-		if item.Event.GetType() != executorv1.EventType_EVENT_TYPE_FLOW_STOP {
-			continue
-		}
-		now, err := s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
-		if err != nil || done(now) {
-			return now, err
+		if last(item.Event) {
+			break
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	return s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: task.GetId()})
+}
+
+// isStop reports whether the task waits for a person after the event.
+func isStop(ev *executorv1.ExecutorEvent) bool {
+	return ev.GetType() == executorv1.EventType_EVENT_TYPE_FLOW_STOP
 }

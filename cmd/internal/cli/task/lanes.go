@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
@@ -24,10 +26,10 @@ func (e *Events) lane(ev *executorv1.ExecutorEvent) bool {
 	case *executorv1.ExecutorEvent_SubtaskChanged:
 		e.subtaskChanged(e.subtask(id), p.SubtaskChanged)
 	case *executorv1.ExecutorEvent_Thought:
-		e.thought(e.subtask(id), p.Thought)
+		e.thought(id, p.Thought)
 	case *executorv1.ExecutorEvent_Reflection:
 		if r := p.Reflection; !r.GetDone() { // the summary of a subtask that is done is shown with its end
-			e.aside(id, "↻ ", strings.Join(slices.DeleteFunc([]string{r.GetSummary(), r.GetNext()}, func(s string) bool { return s == "" }), " → "))
+			e.aside(id, "↻ ", joined(" → ", r.GetSummary(), r.GetNext()))
 		}
 	case *executorv1.ExecutorEvent_FileChanged:
 		e.files = append(e.files, p.FileChanged)
@@ -39,9 +41,9 @@ func (e *Events) lane(ev *executorv1.ExecutorEvent) bool {
 }
 
 // subtask returns the display state of a subtask.
-func (e *Events) subtask(id string) *subtaskView {
+func (e *Events) subtask(id string) *executorv1.Subtask {
 	if e.plan == nil {
-		e.plan = &planView{}
+		e.plan = newPlanView(nil)
 	}
 	return e.plan.find(id)
 }
@@ -49,38 +51,38 @@ func (e *Events) subtask(id string) *subtaskView {
 // planCreated shows a plan, or what was changed in it. A live display shows the whole plan anyway.
 func (e *Events) planCreated(created *executorv1.PlanCreated) {
 	if e.plan == nil {
-		e.plan = &planView{}
+		e.plan = newPlanView(nil)
 	}
 	whole := e.plan.apply(created)
 	if created.GetPlan().GetRevision() > 1 {
-		e.line("%s", fitted(e.cfg.Columns(), part{"↻ the plan is changed" + reasonText(created.GetReason()), e.cfg.Style.Yellow}))
+		e.line("%s", fitted(e.cfg.Columns(), part{text: "↻ the plan is changed" + reasonText(created.GetReason()), paint: e.cfg.Style.Yellow}))
 	}
 	if whole && !e.cfg.Live {
 		e.printPlan()
 	}
 	for _, s := range created.GetPlan().GetSubtasks() {
 		if !whole {
-			e.line("%s", fitted(e.cfg.Columns(), part{"  + ", e.cfg.Style.Green}, part{label(e.plan.find(s.GetId())), nil}))
+			e.line("%s", fitted(e.cfg.Columns(), part{text: "  + ", paint: e.cfg.Style.Green}, part{text: label(s)}))
 		}
 	}
 }
 
 func (e *Events) printPlan() {
-	for _, line := range e.plan.draw(e.cfg.Style, e.cfg.Columns(), 0, func(*subtaskView) string { return "" }) {
+	for _, line := range e.plan.draw(e.cfg.Style, e.cfg.Columns(), 0, func(*executorv1.Subtask) string { return "" }) {
 		e.line("%s", line)
 	}
 }
 
 // subtaskChanged shows that a subtask has started or ended.
-func (e *Events) subtaskChanged(s *subtaskView, changed *executorv1.SubtaskChanged) {
-	s.status, s.summary = changed.GetTo(), changed.GetSummary()
-	if s.status < inProgress {
+func (e *Events) subtaskChanged(s *executorv1.Subtask, changed *executorv1.SubtaskChanged) {
+	s.Status, s.Summary = changed.GetTo(), changed.GetSummary()
+	if s.GetStatus() < inProgress {
 		return
 	}
-	mark, paint := subtaskMark(e.cfg.Style, s.status)
-	e.line("%s", fitted(e.cfg.Columns(), part{mark + " ", paint}, part{label(s), e.cfg.Style.Bold}))
-	if s.summary != "" {
-		e.line("    %s", ui.Wrap(s.summary, e.cfg.Columns(), 4, 4))
+	mark, paint := subtaskMark(e.cfg.Style, s.GetStatus())
+	e.line("%s", fitted(e.cfg.Columns(), part{text: mark + " ", paint: paint}, part{text: label(s), paint: e.cfg.Style.Bold}))
+	if s.GetSummary() != "" {
+		e.line("    %s", ui.Wrap(s.GetSummary(), e.cfg.Columns(), 4, 4))
 	}
 }
 
@@ -88,12 +90,14 @@ func (e *Events) subtaskChanged(s *subtaskView, changed *executorv1.SubtaskChang
 const maxThought = 4000
 
 // thought collects a piece of a thought. A new id means that the thought before broke off, and that this one takes its place.
-func (e *Events) thought(s *subtaskView, t *executorv1.Thought) {
-	if s.thoughtID != t.GetThoughtId() {
-		s.thoughtID, s.thought = t.GetThoughtId(), ""
-	}
-	if len(s.thought) < maxThought {
-		s.thought += t.GetText()
+func (e *Events) thought(id string, t *executorv1.Thought) {
+	e.subtask(id) // is in the plan from now on
+	before := e.plan.thoughts[id]
+	switch {
+	case before.GetThoughtId() != t.GetThoughtId():
+		e.plan.thoughts[id] = proto.CloneOf(t)
+	case len(before.GetText()) < maxThought:
+		before.Text += t.GetText()
 	}
 }
 
@@ -102,15 +106,15 @@ func (e *Events) endThought(id string) {
 	if e.plan == nil {
 		return
 	}
-	if s := e.plan.find(id); s.thought != "" {
-		e.aside(id, "", s.thought)
-		s.thought = ""
+	if text := e.plan.thoughts[id].GetText(); text != "" {
+		e.aside(id, "", text)
 	}
+	delete(e.plan.thoughts, id)
 }
 
 // aside shows the beginning of a dimmed text about a subtask.
 func (e *Events) aside(id, mark, text string) {
-	e.line("%s", fitted(e.cfg.Columns(), part{"  " + tag(id) + mark + strings.Join(strings.Fields(text), " "), e.cfg.Style.Dim}))
+	e.line("%s", fitted(e.cfg.Columns(), part{text: "  " + tag(id) + mark + strings.Join(strings.Fields(text), " "), paint: e.cfg.Style.Dim}))
 }
 
 // tag labels a line with its subtask; "" without one.
@@ -131,14 +135,14 @@ func (e *Events) fileChanged(id string, f *executorv1.FileChange) {
 
 // fileLine formats a change of a file.
 func fileLine(st ui.Style, columns int, t executorv1.FileChangeType, tag, path, about string) string {
-	mark := part{"~ ", st.Yellow}
+	mark := part{text: "~ ", paint: st.Yellow}
 	switch t {
 	case fileCreated:
-		mark = part{"+ ", st.Green}
+		mark = part{text: "+ ", paint: st.Green}
 	case fileDeleted:
-		mark = part{"- ", st.Red}
+		mark = part{text: "- ", paint: st.Red}
 	}
-	return fitted(columns, mark, part{tag, st.Dim}, part{path, nil}, part{"  " + about, st.Dim})
+	return fitted(columns, mark, part{text: tag, paint: st.Dim}, part{text: path}, part{text: "  " + about, paint: st.Dim})
 }
 
 // drawPlan draws the plan with what each subtask does now, in at most half of the terminal.
@@ -147,16 +151,16 @@ func (e *Events) drawPlan(now time.Time) {
 	if e.cfg.Rows != nil {
 		rows = e.cfg.Rows()
 	}
-	lines := e.plan.draw(e.cfg.Style, e.cfg.Columns(), max(rows/2, 4), func(s *subtaskView) string { return e.activity(s, now) })
+	lines := e.plan.draw(e.cfg.Style, e.cfg.Columns(), max(rows/2, 4), func(s *executorv1.Subtask) string { return e.activity(s.GetId(), now) })
 	if awaited := e.awaited(now); awaited != "" && len(e.running) == 0 {
-		lines = append(lines, fitted(e.cfg.Columns(), part{awaited, e.cfg.Style.Dim}))
+		lines = append(lines, fitted(e.cfg.Columns(), part{text: awaited, paint: e.cfg.Style.Dim}))
 	}
 	e.live.Draw(strings.Join(lines, "\n"))
 }
 
 // activity returns what a subtask does now: it waits for a person, runs a tool, or thinks.
-func (e *Events) activity(s *subtaskView, now time.Time) string {
-	ofSubtask := func(id string) bool { return e.steps[id].subtask == s.id }
+func (e *Events) activity(subtask string, now time.Time) string {
+	ofSubtask := func(id string) bool { return e.steps[id].subtask == subtask }
 	if slices.ContainsFunc(e.waiting, ofSubtask) {
 		return "⏸ waits for you"
 	}
@@ -164,7 +168,7 @@ func (e *Events) activity(s *subtaskView, now time.Time) string {
 		step := e.steps[e.running[i]]
 		return e.cfg.Alias(step.tool) + " " + step.progress + " " + ui.Duration(now.Sub(step.started).Truncate(time.Second))
 	}
-	if words := strings.Fields(s.thought); len(words) > 0 {
+	if words := strings.Fields(e.plan.thoughts[subtask].GetText()); len(words) > 0 {
 		return strings.Join(words[max(len(words)-12, 0):], " ")
 	}
 	return ""

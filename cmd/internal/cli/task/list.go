@@ -251,7 +251,7 @@ type detail struct {
 
 func (d *detail) text(steps []*executorv1.Step) string {
 	d.head()
-	for i, line := range newPlanView(d.result.GetPlan()).draw(d.st, d.columns, 0, func(*subtaskView) string { return "" }) {
+	for i, line := range newPlanView(d.result.GetPlan()).draw(d.st, d.columns, 0, func(*executorv1.Subtask) string { return "" }) {
 		if i == 0 {
 			d.WriteByte('\n')
 		}
@@ -365,7 +365,7 @@ func outputText(raw string) string {
 
 func (d *detail) wait(wait *executorv1.Wait) {
 	st := d.st
-	d.printf("\n%s %s\n", st.Yellow("⏸"), d.waitText(wait))
+	d.printf("\n%s %s\n", st.Yellow("⏸"), waitText(st, ui.Line(tag(wait.GetSubtaskId()))+st.Bold(ui.Line(d.alias(wait.GetToolId()))), wait))
 	d.block(st.Dim("wait  "), wait.GetId())
 	if diff := d.diff(wait); diff != "" {
 		d.printf("    %s\n%s", st.Dim("input"), diff)
@@ -380,23 +380,6 @@ func (d *detail) wait(wait *executorv1.Wait) {
 		d.block(st.Dim("expiry"), "in "+ui.Duration(wait.GetDeadline().AsTime().Sub(d.now)))
 	}
 	d.WriteString(nextCommandsText(st, nextCommands(ui.ShortID(d.task.GetId()), wait, waitFlag(d.task, wait)+d.flags)))
-}
-
-func (d *detail) waitText(wait *executorv1.Wait) string {
-	tool := ui.Line(tag(wait.GetSubtaskId())) + d.st.Bold(ui.Line(d.alias(wait.GetToolId())))
-	switch wait.GetKind() {
-	case executorv1.WaitKind_WAIT_KIND_PARAMS:
-		return tool + " waits for parameters" + reasonText(wait.GetMessage())
-	case executorv1.WaitKind_WAIT_KIND_OUTCOME:
-		return tool + " was called, and it is not known whether it ran" + reasonText(wait.GetMessage())
-	case executorv1.WaitKind_WAIT_KIND_INPUT:
-		return tool + " asks" + reasonText(wait.GetMessage())
-	case waitPlan:
-		return "the plan waits for approval"
-	case executorv1.WaitKind_WAIT_KIND_PAUSE:
-		return "the task is paused" + reasonText(strings.TrimPrefix(wait.GetMessage(), "paused"))
-	}
-	return tool + " waits for approval" + d.st.Yellow(riskText(", ", wait.GetRisk()))
 }
 
 func (d *detail) block(name, text string) {

@@ -111,7 +111,7 @@ func (e *planEdit) run(ctx context.Context, plan *executorv1.Plan) (*executorv1.
 			e.problem = ""
 			break
 		}
-		edited, mistake := parsePlan(e.text)
+		edited, mistake := parsePlan("\n\n\n" + e.text) // as many lines as the head above the mistake, whose message names a line
 		if mistake != nil {
 			e.problem = mistake.Error()
 			continue
@@ -141,7 +141,7 @@ func planText(st ui.Style, columns int, plan *executorv1.Plan) string {
 	if plan.GetMainTask() != "" {
 		fmt.Fprintf(&b, "%s %s\n", st.Cyan("●"), st.Bold(ui.Wrap(plan.GetMainTask(), columns, 2, 2)))
 	}
-	lines := view.draw(st, columns, 0, func(*subtaskView) string { return "" })
+	lines := view.draw(st, columns, 0, func(*executorv1.Subtask) string { return "" })
 	for i, s := range plan.GetSubtasks() {
 		b.WriteString(lines[i] + "\n")
 		rule := st.Dim("│")

@@ -83,7 +83,7 @@ func (c *StartFlags) start(ctx context.Context, u *ui.UI, s *discover.Session, r
 	t := newWatcher(u, s, task.GetId(), 0, u.Err, folder.TaskAlias)
 	t.cancelOnInterrupt = true
 	if t.planOnly = planOnly; planOnly && u.JSON {
-		t.view = jsonView{io.Discard} // the plan is the only document
+		t.view.cfg.JSON = io.Discard // the plan is the only document
 	}
 	return t.run(ctx)
 }

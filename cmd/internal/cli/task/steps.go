@@ -34,16 +34,16 @@ func (e *Events) step(ev *executorv1.ExecutorEvent) {
 	case *executorv1.ExecutorEvent_StepOutput:
 		s := e.viewOf(id, ev)
 		e.forgetFailures(s)
-		mark := e.cfg.Style.Green("✓")
 		note, good := resultNote(s.tool, p.StepOutput.GetOutputJson())
+		status := executorv1.StepStatus_STEP_STATUS_SUCCESS
 		if s.note = note; !good {
-			mark = e.cfg.Style.Red("✗")
+			status = executorv1.StepStatus_STEP_STATUS_ERROR
 		}
-		e.showEnd(id, ev, mark, "")
+		e.showEnd(id, ev, status, "")
 	case *executorv1.ExecutorEvent_StepError:
-		e.showEnd(id, ev, e.cfg.Style.Red("✗"), failureText(p.StepError.GetError(), p.StepError.GetOutcome())+recoveryText(p.StepError))
+		e.showEnd(id, ev, executorv1.StepStatus_STEP_STATUS_ERROR, failureText(p.StepError.GetError(), p.StepError.GetOutcome())+recoveryText(p.StepError))
 	case *executorv1.ExecutorEvent_StepCancel:
-		e.showEnd(id, ev, e.cfg.Style.Yellow("⊘"), strings.TrimPrefix(reasonText(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
+		e.showEnd(id, ev, executorv1.StepStatus_STEP_STATUS_CANCELLED, strings.TrimPrefix(reasonText(p.StepCancel.GetReason()), ": ")+outcomeText(p.StepCancel.GetOutcome()))
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
 		e.showWait(id, ev, p.StepWaitingForStart.GetInputJson(), startText(p.StepWaitingForStart))
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
@@ -127,7 +127,7 @@ func (e *Events) markStopped(id string) {
 	e.running, e.waiting = slices.DeleteFunc(e.running, same), slices.DeleteFunc(e.waiting, same)
 }
 
-func (e *Events) showEnd(id string, ev *executorv1.ExecutorEvent, mark, detail string) {
+func (e *Events) showEnd(id string, ev *executorv1.ExecutorEvent, status executorv1.StepStatus, detail string) {
 	s := e.viewOf(id, ev)
 	e.markStopped(id)
 	s.announced, s.progress = false, ""
@@ -138,7 +138,7 @@ func (e *Events) showEnd(id string, ev *executorv1.ExecutorEvent, mark, detail s
 	if s.attempt > 0 {
 		took = ev.GetTime().AsTime().Sub(s.started)
 	}
-	e.line("%s", e.stepLine(mark, s, took, 0))
+	e.line("%s", e.stepLine(stepMark(e.cfg.Style, status), s, took, 0))
 	if detail != "" {
 		e.line("    %s", ui.Wrap(ui.Failure(detail), e.cfg.Columns(), 4, 4))
 	}
@@ -152,7 +152,7 @@ func (e *Events) showWait(id string, ev *executorv1.ExecutorEvent, input, why st
 	e.markStopped(id)
 	e.waiting = append(e.waiting, id)
 	s.progress = ""
-	e.line("%s", e.stepLine(e.cfg.Style.Yellow("⏸"), s, -1, 0))
+	e.line("%s", e.stepLine(stepMark(e.cfg.Style, executorv1.StepStatus_STEP_STATUS_WAITING), s, -1, 0))
 	e.line("    %s", e.cfg.Style.Yellow(ui.Wrap(why, e.cfg.Columns(), 4, 4)))
 }
 
@@ -161,12 +161,8 @@ const plainColumns = 200
 
 // stepLine formats mark, tool, input, progress and time in one line that fits the terminal. It omits a negative time, and a time of 0 if the
 // display is not live. moreSteps is the number of further running steps.
-func (e *Events) stepLine(mark string, s *stepView, took time.Duration, moreSteps int) string {
-	columns := e.cfg.Columns()
-	if columns <= 0 {
-		columns = plainColumns
-	}
-	var tail string
+func (e *Events) stepLine(mark part, s *stepView, took time.Duration, moreSteps int) string {
+	tail, clock, columns, st := "", "", cmp.Or(e.cfg.Columns(), plainColumns), e.cfg.Style
 	if s.progress != "" {
 		tail += "  " + s.progress
 	}
@@ -176,27 +172,15 @@ func (e *Events) stepLine(mark string, s *stepView, took time.Duration, moreStep
 	if s.attempt > 1 {
 		tail += "  attempt " + fmt.Sprint(s.attempt)
 	}
-	clock := ""
 	if took > 0 || took == 0 && e.cfg.Live {
 		clock = "  " + ui.Duration(took)
 	}
-	room := columns - 1
-	subtask := ui.Fit(ui.Line(tag(s.subtask)), max(room/4, 6))
-	room -= ui.Width(subtask)
-	tool := ui.Fit(ui.Line(e.cfg.Alias(s.tool)), max(room-2-ui.Width(clock), 10))
-	room -= 2 + ui.Width(tool) + ui.Width(clock)
-	tail = ui.Fit(tail, max(room, 1))
-	room -= ui.Width(tail) + 1
-	input := ""
-	text := ui.CompactJSON(s.input)
-	if s.note != "" {
-		text = ui.Line(s.note)
+	input := cmp.Or(s.note, ui.CompactJSON(s.input))
+	if input != "" {
+		input = " " + input
 	}
-	if text != "" && room > 8 {
-		input = " " + ui.Fit(text, room)
-	}
-	st := e.cfg.Style
-	return mark + " " + st.Cyan(subtask) + tool + st.Dim(input) + st.Cyan(tail) + st.Dim(clock)
+	return fitted(columns, mark, part{text: " "}, part{text: ui.Fit(tag(s.subtask), max(columns/4, 6)), paint: st.Cyan}, part{text: e.cfg.Alias(s.tool), elastic: true},
+		part{text: input, paint: st.Dim, elastic: true}, part{text: tail, paint: st.Cyan}, part{text: clock, paint: st.Dim})
 }
 
 // failureText returns an error's message and, if the message does not say it, the outcome of the call.
@@ -228,9 +212,16 @@ func outcomeText(o commonv1.Outcome) string {
 }
 
 // stepMark returns the mark of a step's status.
-func stepMark(s ui.Style, status executorv1.StepStatus) string {
-	return cmp.Or(map[executorv1.StepStatus]string{
-		executorv1.StepStatus_STEP_STATUS_SUCCESS: s.Green("✓"), executorv1.StepStatus_STEP_STATUS_ERROR: s.Red("✗"), executorv1.StepStatus_STEP_STATUS_CANCELLED: s.Yellow("⊘"),
-		executorv1.StepStatus_STEP_STATUS_WAITING: s.Yellow("⏸"), executorv1.StepStatus_STEP_STATUS_PARAM: s.Yellow("⏸"),
-	}[status], s.Cyan("…"))
+func stepMark(s ui.Style, status executorv1.StepStatus) part {
+	switch status {
+	case executorv1.StepStatus_STEP_STATUS_SUCCESS:
+		return part{text: "✓", paint: s.Green}
+	case executorv1.StepStatus_STEP_STATUS_ERROR:
+		return part{text: "✗", paint: s.Red}
+	case executorv1.StepStatus_STEP_STATUS_CANCELLED:
+		return part{text: "⊘", paint: s.Yellow}
+	case executorv1.StepStatus_STEP_STATUS_WAITING, executorv1.StepStatus_STEP_STATUS_PARAM:
+		return part{text: "⏸", paint: s.Yellow}
+	}
+	return part{text: "…", paint: s.Cyan}
 }

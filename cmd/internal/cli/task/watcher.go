@@ -14,23 +14,11 @@ import (
 	"pawl.dev/services/errs"
 )
 
-// view shows events.
-type view interface {
-	Event(ev *executorv1.ExecutorEvent)
-	// Tick is called while nothing happens.
-	Tick(now time.Time)
-	// Suspend makes room for other output.
-	Suspend()
-	// Hold keeps the last line for a question until Release, and reports whether the line was overwritten since the last call.
-	Hold() (overwritten bool)
-	Release()
-}
-
 // watcher follows a task to its end: it shows the task's events, and asks the person if the task waits.
 type watcher struct {
 	u    *ui.UI
 	s    *discover.Session
-	view view
+	view *Events
 	ask  *Asker // nil with --json or without a terminal
 
 	task  string
@@ -87,8 +75,7 @@ func (t *watcher) run(ctx context.Context) error {
 
 // loadPlan gives the view the plan of a task whose first events it does not get.
 func (t *watcher) loadPlan(ctx context.Context) {
-	events, ok := t.view.(*Events)
-	if !ok || t.after == 0 {
+	if t.view.cfg.JSON != nil || t.after == 0 {
 		return
 	}
 	task, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: t.task})
@@ -96,7 +83,7 @@ func (t *watcher) loadPlan(ctx context.Context) {
 		return // an error comes again when the task is followed
 	}
 	if result, err := t.s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: t.task}); err == nil {
-		events.plan, events.files = newPlanView(result.GetPlan()), result.GetFilesChanged()
+		t.view.plan, t.view.files = newPlanView(result.GetPlan()), result.GetFilesChanged()
 	}
 }
 
@@ -326,7 +313,7 @@ func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err 
 		t.u.Note("the question is no longer open")
 		return false, nil // the events show the result
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
-		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red("not taken: "+ui.Text(ui.AsError(err).Message)))
+		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red(ui.Wrap("not taken: "+ui.AsError(err).Message, t.u.ErrColumns(), 4, 4)))
 		if wait.GetKind() == waitPlan {
 			t.ask.planEdit.refused(err)
 		}
@@ -421,21 +408,9 @@ func exitError(task *executorv1.Task) error {
 func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, steps io.Writer, alias func(string) string) *watcher {
 	t := &watcher{u: u, s: s, task: taskID, after: after}
 	if u.JSON {
-		t.view = jsonView{u.Out}
+		t.view = NewEvents(EventsConfig{JSON: u.Out})
 		return t
 	}
-	events := eventsView(u, steps, alias)
-	events.cfg.Diff = func(c *change) (fileDiff, error) { return c.diff(context.Background(), s) }
-	t.view = events
-	if u.CanAsk() {
-		prompter := u.Prompter()
-		prompter.Alias, events.cfg.QuestionRows = alias, prompter.Rows
-		t.ask = &Asker{Prompter: prompter, s: s, task: taskID, planEdit: &planEdit{editor: prompter.Edit}}
-	}
-	return t
-}
-
-func eventsView(u *ui.UI, steps io.Writer, alias func(string) string) *Events {
 	style, tty := u.ErrStyle(), u.ErrTTY
 	if steps == u.Out {
 		style, tty = u.OutStyle(), u.OutTTY
@@ -444,14 +419,12 @@ func eventsView(u *ui.UI, steps io.Writer, alias func(string) string) *Events {
 	if tty {
 		cfg.Columns, cfg.Rows = u.Columns, u.Rows
 	}
-	return NewEvents(cfg)
+	cfg.Diff = func(c *change) (fileDiff, error) { return c.diff(context.Background(), s) }
+	if u.CanAsk() {
+		prompter := u.Prompter()
+		prompter.Alias, cfg.QuestionRows = alias, prompter.Rows
+		t.ask = &Asker{Prompter: prompter, s: s, task: taskID, planEdit: &planEdit{editor: prompter.Edit}}
+	}
+	t.view = NewEvents(cfg)
+	return t
 }
-
-// jsonView writes each event as a line of JSON.
-type jsonView struct{ w io.Writer }
-
-func (v jsonView) Event(ev *executorv1.ExecutorEvent) { _ = ui.JSONLine(v.w, ev) }
-func (jsonView) Tick(time.Time)                       {}
-func (jsonView) Suspend()                             {}
-func (jsonView) Hold() bool                           { return false }
-func (jsonView) Release()                             {}
