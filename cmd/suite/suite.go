@@ -283,3 +283,23 @@ func loginRedirectURI(scheme, httpAddr string) string {
 	}
 	return scheme + "://" + httpAddr + "/v1/mcpLogins:callback"
 }
+
+// Address returns how clients on this machine dial a listener's address: with https:// if the listeners use TLS. It is empty for an empty address.
+func (c Config) Address(addr string) string {
+	if c.TLS.Cert == "" || addr == "" {
+		return addr
+	}
+	return "https://" + Reachable(addr)
+}
+
+// Reachable replaces a wildcard listen address (0.0.0.0, ::) by a loopback address.
+func Reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

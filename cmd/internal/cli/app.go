@@ -25,6 +25,7 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/conf"
+	"pawl.dev/services/serve"
 )
 
 // App is the program, with its access to the operating system.
@@ -151,7 +152,7 @@ func adjustFlags(k *kong.Kong) error {
 // session returns a command's connection to a server. It connects at its first call, to a running server or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
 	cfg := discover.Config{
-		Server: g.Server, Parts: g.parts(), DataDir: g.Data, Key: g.Key, KeyFromFlag: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
+		Server: g.Server, Parts: g.parts(), DataDir: g.Data, TLS: g.tls(), Key: g.Key, KeyFromFlag: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
 	}
 	cfg.Start = func(ctx context.Context, dir string) (*discover.Server, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
@@ -234,6 +235,7 @@ type Grammar struct {
 	Eval     admin.EvalCmd    `cmd:"" group:"config" help:"Measure how well a model plans the cases of a file."`
 
 	Up         admin.UpCmd      `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
+	Certs      admin.CertsCmd   `cmd:"" group:"server" help:"Certificates for TLS on this machine."`
 	Keys       admin.KeysCmd    `cmd:"" group:"server" help:"API keys of a server."`
 	Store      admin.StoreCmd   `cmd:"" group:"server" help:"The journal of the data folder: sizes, compaction, checks."`
 	Version    admin.VersionCmd `cmd:"" group:"server" help:"Print the version."`
@@ -245,6 +247,7 @@ func groups() []kong.Group {
 		{Key: "tasks", Title: "Tasks:"},
 		{Key: "config", Title: "What tasks work with:"},
 		{Key: "server", Title: "Server and program:"},
+		{Key: "tls", Title: "TLS:"},
 		{Key: "limits", Title: "How tasks run:"},
 		{Key: "pool", Title: "MCP servers and tool calls:"},
 		{Key: "sub", Title: "Commands:"},
@@ -258,11 +261,17 @@ type Globals struct {
 	Pool     string `group:"global" placeholder:"ADDR" help:"Address of the MCP pool (default: --server, or else port 7414 of that host). For several replicas: a comma-separated list, or dns:///name:port."`
 	Planner  string `group:"global" placeholder:"ADDR" help:"Address of the planner (default: --server, or else port 7413 of that host)."`
 	Key      string `group:"global" placeholder:"KEY" help:"API key for the server."`
+	CA       string `group:"global" name:"ca" type:"path" placeholder:"FILE" help:"Certificate authorities (PEM) of the server: the connection uses TLS. For those of the system, write the address as https://HOST:PORT."`
+	Cert     string `group:"global" name:"client-cert" type:"path" placeholder:"FILE" help:"Certificate (PEM) for a server that requires one."`
+	CertKey  string `group:"global" name:"client-key" type:"path" placeholder:"FILE" help:"Private key (PEM) of --client-cert."`
 	Data     string `group:"global" type:"path" placeholder:"DIR" help:"Data folder (default: ~/.local/state/pawl)."`
 	JSON     bool   `group:"global" name:"json" env:"-" help:"Print JSON: one document, or one object per line for streams."`
 	NoColor  bool   `group:"global" name:"no-color" env:"-" help:"No colours (as with NO_COLOR)."`
 	LogLevel string `group:"global" enum:"debug,info,warn,error,off,default" default:"default" placeholder:"LEVEL" help:"Log level of the services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
 }
+
+// tls returns the certificates for connections to servers.
+func (g *Globals) tls() serve.TLS { return serve.TLS{Cert: g.Cert, Key: g.CertKey, CA: g.CA} }
 
 // parts returns the addresses of the executor, planner and pool, in case they are separate processes: the flag's address, or else the default
 // port on the host of --server.
@@ -270,16 +279,18 @@ func (g *Globals) parts() map[string]discover.Part {
 	if g.Server == "" {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(g.Server)
+	addr := strings.TrimPrefix(g.Server, "https://")
+	scheme := strings.TrimSuffix(g.Server, addr)
+	host, _, err := net.SplitHostPort(strings.TrimSuffix(addr, "/"))
 	all := map[string]discover.Part{}
 	for pkg, p := range map[string]struct{ name, addr, port string }{
 		"pawl.executor.v1": {"executor", "", "7412"}, "pawl.planner.v1": {"planner", g.Planner, "7413"}, "pawl.mcppool.v1": {"MCP pool", g.Pool, "7414"},
 	} {
 		switch {
 		case p.addr != "":
-			all[pkg] = discover.Part{Name: p.name, Addr: p.addr, Given: true}
+			all[pkg] = discover.Part{Name: p.name, Addr: scheme + strings.TrimPrefix(p.addr, scheme), Given: true}
 		case err == nil:
-			all[pkg] = discover.Part{Name: p.name, Addr: net.JoinHostPort(host, p.port)}
+			all[pkg] = discover.Part{Name: p.name, Addr: scheme + net.JoinHostPort(host, p.port)}
 		}
 	}
 	return all
@@ -298,6 +309,9 @@ func (g *Globals) flags() string {
 		add("pool", g.Pool, "PAWL_POOL")
 		add("planner", g.Planner, "PAWL_PLANNER")
 	}
+	add("ca", g.CA, "PAWL_CA")
+	add("client-cert", g.Cert, "PAWL_CLIENT_CERT")
+	add("client-key", g.CertKey, "PAWL_CLIENT_KEY")
 	if env := os.Getenv("PAWL_DATA"); g.Data != "" && g.Data != env {
 		if abs, err := filepath.Abs(env); env == "" || err != nil || abs != g.Data {
 			flags += fmt.Sprintf(" --data %q", g.Data)

@@ -90,7 +90,10 @@ func (a *App) complete(ctx context.Context, model *kong.Application, words []str
 
 // find walks the words through the grammar and returns the place of the last one.
 func find(root *kong.Node, words []string) place {
-	p := place{node: root, flags: root.Flags, globals: Globals{Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA")}}
+	p := place{node: root, flags: root.Flags, globals: Globals{
+		Server: os.Getenv("PAWL_SERVER"), Key: os.Getenv("PAWL_KEY"), Data: os.Getenv("PAWL_DATA"),
+		CA: os.Getenv("PAWL_CA"), Cert: os.Getenv("PAWL_CLIENT_CERT"), CertKey: os.Getenv("PAWL_CLIENT_KEY"),
+	}}
 	before, last := words[:len(words)-1], words[len(words)-1]
 	var pending *kong.Flag // the flag whose value is the next word
 	for _, word := range before {
@@ -137,7 +140,7 @@ func (p place) flag(word string) *kong.Flag {
 
 // set stores the value of a flag that selects the server, and ignores other flags.
 func (g *Globals) set(flag, value string) {
-	fields := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "pool": &g.Pool, "planner": &g.Planner}
+	fields := map[string]*string{"server": &g.Server, "key": &g.Key, "data": &g.Data, "ca": &g.CA, "client-cert": &g.Cert, "client-key": &g.CertKey, "pool": &g.Pool, "planner": &g.Planner}
 	if to := fields[flag]; to != nil {
 		*to = value
 	}
@@ -170,7 +173,7 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
-	cfg := discover.Config{Server: p.globals.Server, Parts: p.globals.parts(), DataDir: p.globals.Data, Key: p.globals.Key}
+	cfg := discover.Config{Server: p.globals.Server, Parts: p.globals.parts(), DataDir: p.globals.Data, TLS: p.globals.tls(), Key: p.globals.Key}
 	if p.globals.Data == "" {
 		cfg.Fallback = discover.DefaultGRPC
 	}

@@ -18,6 +18,7 @@ import (
 	"pawl.dev/cmd/suite"
 	"pawl.dev/executor-svc/executor"
 	"pawl.dev/mcppool-svc/mcppool"
+	"pawl.dev/services/serve"
 )
 
 func TestAgents(t *testing.T) {
@@ -105,7 +106,7 @@ func TestHelp(t *testing.T) {
 		{"up"}, {"run"}, {"tasks"}, {"show"}, {"watch"}, {"approve"}, {"reject"}, {"params"}, {"input"}, {"outcome"}, {"pause"}, {"unpause"}, {"cancel"}, {"fork"}, {"export"}, {"delete"}, {"models"}, {"version"}, {"completion"},
 		{"mcp", "list"}, {"mcp", "add"}, {"mcp", "remove"}, {"mcp", "activate"}, {"mcp", "deactivate"}, {"mcp", "tools"}, {"mcp", "approve"}, {"mcp", "call"}, {"mcp", "workspace"},
 		{"agents", "list"}, {"agents", "show"}, {"agents", "create"}, {"agents", "update"}, {"agents", "delete"},
-		{"store", "info"}, {"store", "compact"}, {"store", "check"}, {"keys", "add"}, {"keys", "list"}, {"keys", "remove"},
+		{"store", "info"}, {"store", "compact"}, {"store", "check"}, {"keys", "add"}, {"keys", "list"}, {"keys", "remove"}, {"certs", "dev"},
 	} {
 		w.pawl(append(command, "--help")...).expect(t, 0, "Examples:\n\n    ", "")
 	}
@@ -126,7 +127,7 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", ModelTries: 3, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{MinVersion: "1.3"}, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)

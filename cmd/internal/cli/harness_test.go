@@ -64,7 +64,7 @@ var errLocked = fmt.Errorf("locked: %w", executor.ErrLocked)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	for _, name := range []string{"PAWL_SERVER", "PAWL_POOL", "PAWL_PLANNER", "PAWL_KEY", "PAWL_DATA", "PAWL_KEYS", "PAWL_CONFIG", "PAWL_LOG_LEVEL"} {
+	for _, name := range []string{"PAWL_SERVER", "PAWL_POOL", "PAWL_PLANNER", "PAWL_KEY", "PAWL_CA", "PAWL_CLIENT_CERT", "PAWL_CLIENT_KEY", "PAWL_DATA", "PAWL_KEYS", "PAWL_CONFIG", "PAWL_LOG_LEVEL"} {
 		t.Setenv(name, "")
 		os.Unsetenv(name)
 	}

@@ -3,6 +3,7 @@
 package discover
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,7 @@ type Config struct {
 	Server      string          // the address that the user named; if set, no other is tried
 	Parts       map[string]Part // parts that may run elsewhere than at Server, by proto package
 	DataDir     string          // "": the default
+	TLS         serve.TLS       // the certificates for connections with TLS
 	Key         string          // the API key to send
 	KeyFromFlag bool            // Key comes from --key; if the server has no keys, the user is told
 	Flags       string          // flags with which another command line reaches the same server
@@ -151,9 +153,13 @@ func (s *Session) findExisting(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	if info := ReadServerFile(dir); info != nil && info.GRPC != "" && s.cfg.Alive(info.PID) {
-		if server, err := s.dial(ctx, info.GRPC, Running, answerTimeout); err == nil {
+		server, err := s.dial(ctx, info.GRPC, Running, answerTimeout)
+		if err == nil {
 			server.ofCommand = info.OfCommand
 			return server, nil
+		}
+		if advice := tlsAdvice(err); advice != "" && strings.HasPrefix(info.GRPC, secure) {
+			return nil, ui.Errorf("no connection to the server of the data folder %s, at %s: %s", dir, info.GRPC, Plainly(err)).Then("%s", advice)
 		}
 	}
 	if s.cfg.Fallback != "" {
@@ -182,13 +188,13 @@ func (s *Session) start(ctx context.Context) (*Server, error) {
 func (s *Session) dialNamed(ctx context.Context) (*Server, error) {
 	server, err := s.dial(ctx, s.cfg.Server, Named, answerTimeout)
 	if err != nil {
-		return nil, ui.Errorf("no server answers at %s: %s", s.cfg.Server, Plainly(err)).
-			Then("check that this is the server's gRPC address, or leave --server and PAWL_SERVER out to use this machine's server")
+		return nil, ui.Errorf("no server answers at %s: %s", s.cfg.Server, Plainly(err)).Then("%s", cmp.Or(tlsAdvice(err),
+			"check that this is the server's gRPC address, or leave --server and PAWL_SERVER out to use this machine's server"))
 	}
 	if home, ok := server.Conn.(Conn); ok && len(s.cfg.Parts) > 0 {
 		all := &multiConn{
 			home: home, parts: s.cfg.Parts, conns: map[string]Conn{},
-			dial: func(addr string) (Conn, error) { return dial(addr, s.cfg.Key) },
+			dial: func(addr string) (Conn, error) { return s.cfg.dial(addr, s.cfg.Key, Named) },
 		}
 		server.Conn, server.Close = all, all.Close
 	}
@@ -197,7 +203,7 @@ func (s *Session) dialNamed(ctx context.Context) (*Server, error) {
 
 // dial connects and asks for the server's health.
 func (s *Session) dial(ctx context.Context, addr string, kind Kind, timeout time.Duration) (*Server, error) {
-	conn, err := dial(addr, s.cfg.Key)
+	conn, err := s.cfg.dial(addr, s.cfg.Key, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +236,7 @@ func (s *Session) answersWithoutKey(ctx context.Context, server *Server) bool {
 	if server.Kind == Embedded {
 		return true
 	}
-	conn, err := dial(server.Addr, "")
+	conn, err := s.cfg.dial(server.Addr, "", server.Kind)
 	if err != nil {
 		return false
 	}
@@ -239,12 +245,43 @@ func (s *Session) answersWithoutKey(ctx context.Context, server *Server) bool {
 	return err == nil
 }
 
-// dial connects to a server, or to its replicas: a comma-separated list, or dns:///name:port.
-func dial(addr, key string) (Conn, error) {
-	if serve.Several(addr) {
-		return serve.DialReplicas(addr, key)
+// secure begins the address of a server that uses TLS.
+const secure = "https://"
+
+// dial connects to a server, or to its replicas: a comma-separated list, or dns:///name:port. A server of this machine uses TLS only if its address
+// says so, because the certificate authorities may be meant for other servers.
+func (c Config) dial(addr, key string, kind Kind) (Conn, error) {
+	var files serve.TLS
+	if kind != Running || strings.HasPrefix(addr, secure) {
+		files = c.TLS
 	}
-	return serve.Dial(addr, key)
+	certs, err := files.Open(nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", unusableFiles, err)
+	}
+	if serve.Several(addr) {
+		return certs.DialReplicas(addr, key)
+	}
+	return certs.Dial(addr, key)
+}
+
+const unusableFiles = "the certificates for the connection"
+
+// tlsAdvice returns what to do if one side of a failed connection expected TLS and the other did not, or a certificate was refused; else "".
+func tlsAdvice(err error) string {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, unusableFiles):
+		return "correct --ca, --client-cert and --client-key (PAWL_CA, PAWL_CLIENT_CERT, PAWL_CLIENT_KEY)"
+	case strings.Contains(text, "remote error: tls"):
+		return "the server requires a certificate that it accepts: --client-cert FILE --client-key FILE"
+	case strings.Contains(text, "error reading server preface"):
+		return "if the server uses TLS, write its address with https://"
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "the server does not use TLS: leave https:// and --ca out"
+	case strings.Contains(text, "tls: "):
+		return "use an address that the server's certificate names, and give its certificate authority with --ca FILE"
+	}
+	return ""
 }
 
 // Part locates a part of Pawl that may run in a separate process.
@@ -347,6 +384,7 @@ func Plainly(err error) string {
 	if _, inner, ok := strings.Cut(text, `desc = "`); ok {
 		text = strings.TrimSuffix(inner, `"`)
 	}
+	text = strings.TrimPrefix(text, "transport: authentication handshake failed: ")
 	return strings.TrimPrefix(text, "transport: Error while dialing: ")
 }
 
@@ -365,7 +403,7 @@ const serverFile = "server.json"
 // ServerInfo describes the process that serves a data folder.
 type ServerInfo struct {
 	PID       int       `json:"pid"`
-	GRPC      string    `json:"grpc,omitempty"` // empty: it does not serve gRPC
+	GRPC      string    `json:"grpc,omitempty"` // empty: it does not serve gRPC; begins with https:// if it uses TLS, as does HTTP
 	HTTP      string    `json:"http,omitempty"`
 	Version   string    `json:"version,omitempty"`
 	Started   time.Time `json:"started,omitzero"`

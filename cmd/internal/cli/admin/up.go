@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -40,6 +39,8 @@ type UpCmd struct {
 	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before planning fails (default ${default})."`
 	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
 	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
+
+	TLS serve.TLS `embed:"" group:"tls"`
 
 	Executor executor.Config `embed:"" group:"limits"`
 	DataDir  struct{}        `kong:"-"` // hides Executor.DataDir, because --data is a global flag
@@ -89,7 +90,7 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 
 func (c *UpCmd) config(h *Host, discovery discover.Config) (suite.Config, error) {
 	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, DefaultModel: c.Model, Models: c.Models, ModelTries: c.ModelTries, Executor: c.Executor, Pool: c.Pool.Config, Version: h.Version,
+		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, TLS: c.TLS, DefaultModel: c.Model, Models: c.Models, ModelTries: c.ModelTries, Executor: c.Executor, Pool: c.Pool.Config, Version: h.Version,
 		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
 		HTTPAddr: strings.TrimSuffix(c.HTTP, "none"), GRPCAddr: strings.TrimSuffix(c.GRPC, "none"),
 	}
@@ -123,7 +124,9 @@ func inUseError(dir string, err error, withoutPID, withPID string) error {
 		return ui.WrapError(err, "the data folder %s is in use by another process", dir).Then("stop that process, %s", withoutPID)
 	}
 	where := "gRPC " + info.GRPC
-	if info.HTTP != "" {
+	if strings.HasPrefix(info.HTTP, "https://") {
+		where += ", " + info.HTTP
+	} else if info.HTTP != "" {
 		where += ", http://" + info.HTTP
 	}
 	return ui.WrapError(err, "the data folder %s is in use by another pawl: pid %d, %s", dir, info.PID, where).Then(withPID, info.PID)
@@ -133,16 +136,16 @@ func inUseError(dir string, err error, withoutPID, withPID string) error {
 func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duration) error {
 	if u.JSON {
 		return u.Document(discover.ServerInfo{
-			PID: os.Getpid(), GRPC: s.GRPCAddr(), HTTP: s.HTTPAddr(), DataDir: cfg.DataDir, Workspace: cfg.Workspace, Version: cfg.Version,
+			PID: os.Getpid(), GRPC: cfg.Address(s.GRPCAddr()), HTTP: cfg.Address(s.HTTPAddr()), DataDir: cfg.DataDir, Workspace: cfg.Workspace, Version: cfg.Version,
 		})
 	}
 	st := u.OutStyle()
 	u.Printf("%s %s\n", st.Bold("pawl "+cfg.Version+" is up"), st.Dim("("+ui.Duration(took)+")"))
 	rest := ""
 	if s.HTTPAddr() != "" {
-		rest = "http://" + s.HTTPAddr()
+		rest = cfg.TLS.Scheme() + "://" + s.HTTPAddr()
 	}
-	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, s.GRPCAddr()), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
+	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, cfg.Address(s.GRPCAddr())), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
 	u.Printf("\n%s\n", st.Dim("try"))
 	for _, line := range exampleCommands(flags, cfg, s) {
 		u.Printf("  %s\n", line)
@@ -154,30 +157,22 @@ func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duratio
 // exampleCommands returns three commands that can be pasted into a shell.
 func exampleCommands(flags string, cfg suite.Config, s Suite) []string {
 	auth := ""
+	if cfg.TLS.Cert != "" {
+		flags += " --ca CA.pem"
+		auth = " --cacert CA.pem"
+	}
 	if cfg.KeysFile != "" {
 		flags += " --key KEY"
-		auth = ` -H "Authorization: Bearer KEY"`
+		auth += ` -H "Authorization: Bearer KEY"`
 	}
 	lines := []string{fmt.Sprintf(`pawl run --auto%s "Which files mention TODO?"`, flags)}
 	if s.HTTPAddr() == "" {
 		return append(lines, "pawl tasks"+flags, "pawl mcp tools"+flags)
 	}
-	url := "http://" + reachableAddr(s.HTTPAddr())
+	url := cfg.TLS.Scheme() + "://" + suite.Reachable(s.HTTPAddr())
 	return append(lines,
 		fmt.Sprintf(`curl -N%s -H "Content-Type: application/json" -H "Accept: text/event-stream" -d '{"goal":"How many Go files are there?","autoExecute":true}' %s/v1/tasks:run`, auth, url),
 		fmt.Sprintf("curl%s %s/v1/tasks", auth, url))
-}
-
-// reachableAddr replaces a wildcard listen address (0.0.0.0, ::) by a loopback address.
-func reachableAddr(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // Suite is a *suite.Suite, or a fake in tests.
