@@ -19,8 +19,7 @@ const (
 
 // capture keeps the beginning and the end of a program's output, and reports its last lines.
 type capture struct {
-	head, tail []byte // tail is a ring once it has maxTail bytes
-	next       int    // where the ring continues
+	head, tail []byte // text uses the last maxTail bytes of tail
 	total      int64
 	report     reporter
 	reported   time.Time
@@ -37,12 +36,8 @@ func (c *capture) Write(p []byte) (int, error) {
 	}
 	take := min(n, maxHead-len(c.head))
 	c.head, p = append(c.head, p[:take]...), p[take:]
-	p = p[max(0, len(p)-maxTail):]
-	take = min(len(p), maxTail-len(c.tail))
-	c.tail, p = append(c.tail, p[:take]...), p[take:]
-	for len(p) > 0 {
-		copied := copy(c.tail[c.next:], p)
-		c.next, p = (c.next+copied)%maxTail, p[copied:]
+	if c.tail = append(c.tail, p[max(0, len(p)-maxTail):]...); len(c.tail) > 2*maxTail {
+		c.tail = append(c.tail[:0], c.tail[len(c.tail)-maxTail:]...)
 	}
 	return n, nil
 }
@@ -55,7 +50,7 @@ func lastLine(text []byte) string {
 
 // text returns what was kept, and how many bytes between its two parts were not.
 func (c *capture) text() (string, int64) {
-	tail := append(bytes.Clone(c.tail[c.next:]), c.tail[:c.next]...)
+	tail := c.tail[max(0, len(c.tail)-maxTail):]
 	omitted := c.total - int64(len(c.head)+len(tail))
 	if omitted == 0 {
 		return toValidUTF8(append(bytes.Clone(c.head), tail...)), 0

@@ -28,43 +28,33 @@ func newQuery(in searchCodeInput) (*query, error) {
 	if strings.ContainsAny(in.Query, "\n\r") {
 		return nil, errors.New("query contains a line break, and lines are searched one by one: search for a text within one line")
 	}
-	if in.Regex {
-		return newRegexQuery(in)
-	}
-	return newTextQuery(in)
-}
-
-func newTextQuery(in searchCodeInput) (*query, error) {
-	q := &query{fold: !hasUpper(in.Query)}
+	q := &query{fold: !in.Regex && !strings.ContainsFunc(in.Query, unicode.IsUpper)}
 	if in.IgnoreCase != nil {
 		q.fold = *in.IgnoreCase
 	}
-	ascii := isASCII(in.Query)
-	switch {
-	case !q.fold:
-		q.needle = []byte(in.Query)
-	case ascii:
-		q.needle = []byte(strings.ToLower(in.Query))
-	}
-	if q.needle != nil && !in.WholeWord {
-		return q, nil
-	}
-	var err error
-	q.re, err = compile(regexp.QuoteMeta(in.Query), q.fold, in.WholeWord)
-	return q, err
-}
-
-func newRegexQuery(in searchCodeInput) (*query, error) {
-	q := &query{fold: in.IgnoreCase != nil && *in.IgnoreCase}
-	if _, err := syntax.Parse(in.Query, syntax.Perl); err != nil {
-		return nil, regexError(in.Query, err)
+	expr := in.Query
+	if in.Regex {
+		if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
+			return nil, regexError(expr, err)
+		}
+	} else {
+		expr = regexp.QuoteMeta(expr)
+		switch {
+		case !q.fold:
+			q.needle = []byte(in.Query)
+		case isASCII(in.Query):
+			q.needle = []byte(strings.ToLower(in.Query))
+		}
+		if q.needle != nil && !in.WholeWord {
+			return q, nil
+		}
 	}
 	var err error
-	if q.re, err = compile(in.Query, q.fold, in.WholeWord); err != nil {
+	if q.re, err = compile(expr, q.fold, in.WholeWord); err != nil {
 		return nil, err
 	}
 	// compile changes the expression for fold and WholeWord; then it has no usable prefix.
-	if prefix, _ := q.re.LiteralPrefix(); prefix != "" && !q.fold && !in.WholeWord {
+	if prefix, _ := q.re.LiteralPrefix(); in.Regex && prefix != "" && !q.fold && !in.WholeWord {
 		q.needle = []byte(prefix)
 	}
 	return q, nil
@@ -105,8 +95,6 @@ func regexError(expr string, err error) error {
 	}
 	return fmt.Errorf("%q is not a regular expression in RE2 syntax (%s): correct it, or leave regex out to search for it as plain text", expr, reason)
 }
-
-func hasUpper(s string) bool { return strings.ContainsFunc(s, unicode.IsUpper) }
 
 func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })

@@ -15,8 +15,11 @@ const (
 	maxFailures = 50
 	maxMessage  = 2 << 10 // bytes of a failure's message
 	maxReport   = 16 << 20
-	maxPending  = 4 << 20 // bytes of the output of tests that have not ended
-	maxNames    = 5000    // of failures, to recognize them; beyond, one may be counted twice
+	// maxTestOutput, maxPending and maxNames bound what is kept of tests of Go that have not ended: of one, of all, and how many; beyond maxNames,
+	// the parents of failures may be counted as failures too.
+	maxTestOutput = 64 << 10
+	maxPending    = 4 << 20
+	maxNames      = 5000
 )
 
 // testReport is what tests reported. Failed counts all failures, also those that Failures has no room for.
@@ -48,15 +51,6 @@ func cut(text string) string {
 	return toValidUTF8(cutRunes([]byte(text), maxMessage))
 }
 
-// names are those of failures, at most maxNames and each at most maxMessage bytes long.
-type names map[string]bool
-
-func (n names) add(name string) {
-	if len(n) < maxNames && len(name) <= maxMessage {
-		n[strings.Clone(name)] = true
-	}
-}
-
 // at sets the place of a failure.
 func (f *failure) at(file, line string) {
 	f.File, f.Line = file, atoi(line)
@@ -73,84 +67,78 @@ var (
 	goNoise    = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME) |^\s*--- PASS: |^PASS$`)
 )
 
+// goTests reads `go test -json`. Each of its maps has at most maxNames keys of at most maxMessage bytes.
+type goTests struct {
+	report  *testReport
+	run     testRun
+	outputs map[string]string // of tests that have not ended, by package and test
+	size    int               // of outputs
+	failed  map[string]bool   // packages and tests with a failed test in them
+}
+
 // parseGo returns a parser of `go test -json`, which shows the tests' output without the lines about tests that pass.
 func parseGo(r *testReport, run testRun) func(string) string {
-	outputs := pending{byTest: map[string][]string{}}
-	failed := names{} // tests with a failed subtest
-	return func(line string) string {
-		var e goEvent
-		if json.Unmarshal([]byte(line), &e) != nil {
-			return line
+	g := goTests{report: r, run: run, outputs: map[string]string{}, failed: map[string]bool{}}
+	return g.line
+}
+
+func (g *goTests) line(line string) (shown string) {
+	var e goEvent
+	if json.Unmarshal([]byte(line), &e) != nil {
+		return line
+	}
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "build-output":
+		if place := goPlace.FindStringSubmatch(e.Output); place != nil {
+			f := failure{Name: e.ImportPath, Message: place[3]}
+			f.at(place[1], place[2])
+			g.report.fail(f)
 		}
-		key := e.Package + " " + e.Test
-		switch e.Action {
-		case "build-output":
-			if place := goPlace.FindStringSubmatch(e.Output); place != nil {
-				f := failure{Name: e.ImportPath, Message: place[3]}
-				f.at(place[1], place[2])
-				r.fail(f)
-			}
-			return e.Output
-		case "output":
-			if goNoise.MatchString(e.Output) {
-				return ""
-			}
-			outputs.add(key, e.Output)
-			return e.Output
-		case "pass", "skip", "fail":
-			r.endGo(e, run, outputs.take(key), failed)
+		return e.Output
+	case "output":
+		if goNoise.MatchString(e.Output) {
+			return ""
 		}
-		return ""
+		known, isKnown := g.outputs[key]
+		if (isKnown || len(g.outputs) < maxNames) && len(key) <= maxMessage && len(known) < maxTestOutput && g.size < maxPending {
+			text := cut(e.Output)
+			g.outputs[key] = known + text
+			g.size += len(text)
+		}
+		return e.Output
+	case "pass", "skip", "fail":
+		message := g.outputs[key]
+		delete(g.outputs, key)
+		g.size -= len(message)
+		g.end(e, message)
 	}
+	return ""
 }
 
-// pending is the output of tests that have not ended, at most maxPending bytes.
-type pending struct {
-	byTest map[string][]string // by package and test
-	size   int
-}
-
-func (p *pending) add(key, output string) {
-	output = cut(output)
-	if size := pendingSize(key, output); len(p.byTest[key]) < 200 && p.size+size <= maxPending {
-		p.byTest[key] = append(p.byTest[key], output)
-		p.size += size
-	}
-}
-
-func (p *pending) take(key string) string {
-	outputs := p.byTest[key]
-	for _, output := range outputs {
-		p.size -= pendingSize(key, output)
-	}
-	delete(p.byTest, key)
-	return strings.Join(outputs, "")
-}
-
-// pendingSize is about how much memory an output takes.
-func pendingSize(key, output string) int { return len(key) + len(output) + 64 }
-
-// endGo records the end of a test or a package.
-func (r *testReport) endGo(e goEvent, run testRun, message string, failed names) {
+// end records the end of a test or a package.
+func (g *goTests) end(e goEvent, message string) {
 	switch {
 	case e.Action == "pass" && e.Test != "":
-		r.Passed++
+		g.report.Passed++
 	case e.Action == "skip" && e.Test != "":
-		r.Skipped++
-	case e.Action == "fail" && e.FailedBuild == "" && !failed[e.Package+" "+e.Test]:
+		g.report.Skipped++
+	case e.Action == "fail" && e.FailedBuild == "" && !g.failed[e.Package+" "+e.Test]:
 		f := failure{Name: strings.TrimSuffix(e.Package+"."+e.Test, "."), Message: message}
-		dir := strings.TrimPrefix(strings.TrimPrefix(e.Package, run.script), "/")
+		dir := strings.TrimPrefix(strings.TrimPrefix(e.Package, g.run.script), "/")
 		if place := goPanicked.FindStringSubmatch(message); place != nil {
 			f.at(place[1], place[2])
 		} else if places := goPlace.FindAllStringSubmatch(message, -1); places != nil {
 			last := places[len(places)-1] // t.Log comes before t.Error
 			f.at(path.Join(dir, last[1]), last[2])
 		}
-		r.fail(f)
-		failed.add(e.Package + " ")
-		for parent := e.Test; parent != "" && len(e.Test) <= maxMessage; {
+		g.report.fail(f)
+		for parent := e.Test; len(g.failed) < maxNames && len(e.Package)+len(e.Test) <= maxMessage; {
 			parent = parent[:max(0, strings.LastIndexByte(parent, '/'))]
-			failed.add(e.Package + " " + parent)
+			g.failed[e.Package+" "+parent] = true
+			if parent == "" {
+				break
+			}
 		}
 	}
 }

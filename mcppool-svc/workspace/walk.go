@@ -66,12 +66,17 @@ func (w *walk) run(ctx context.Context, dir *os.Root, base string, visit func(en
 	return err
 }
 
-// visitAll visits list, the entries of dir, and all entries below them.
+// visitAll visits list, the entries of dir, and all entries below them, except those in .git and node_modules, which contain generated and
+// downloaded files. It counts folders that cannot be read.
 func (w *walk) visitAll(ctx context.Context, dir *os.Root, base string, list []fs.DirEntry, depth int, visit func(entry) error) error {
 	for _, item := range list {
-		if err := w.count(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if w.exhausted = w.entries >= w.limit; w.exhausted {
+			return fs.SkipAll
+		}
+		w.entries++
 		info, err := item.Info()
 		if err != nil {
 			continue // it was removed after the folder was read
@@ -83,8 +88,12 @@ func (w *walk) visitAll(ctx context.Context, dir *os.Root, base string, list []f
 		if err := visit(e); err != nil {
 			return err
 		}
-		w.progress(info)
-		if !w.enters(info) {
+		if info.Mode().IsRegular() {
+			if w.files++; w.files%progressEvery == 0 {
+				w.report(w.files, plural(w.files, "file", "files"))
+			}
+		}
+		if !info.IsDir() || w.flat || e.name == ".git" || e.name == "node_modules" {
 			continue
 		}
 		if err := w.visitBelow(ctx, e, depth+1, visit); err != nil {
@@ -94,56 +103,23 @@ func (w *walk) visitAll(ctx context.Context, dir *os.Root, base string, list []f
 	return nil
 }
 
-// visitBelow visits the entries below the folder e. If the folder cannot be
-// read, visitBelow counts it and the walk continues.
+// visitBelow visits the entries below the folder e.
 func (w *walk) visitBelow(ctx context.Context, e entry, depth int, visit func(entry) error) error {
-	if depth > maxWalkDepth {
+	var list []fs.DirEntry
+	err := errors.New("too deep")
+	if depth <= maxWalkDepth {
+		var sub *os.Root
+		if sub, err = e.dir.OpenRoot(e.name); err == nil {
+			defer func() { _ = sub.Close() }()
+			e.dir = sub
+			list, err = w.readDir(ctx, sub)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
 		w.unreadable++
 		return nil
 	}
-	sub, err := e.dir.OpenRoot(e.name)
-	if err != nil {
-		w.unreadable++
-		return nil
-	}
-	defer func() { _ = sub.Close() }()
-	list, err := w.readDir(ctx, sub)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		w.unreadable++
-		return nil
-	}
-	return w.visitAll(ctx, sub, e.path, list, depth, visit)
-}
-
-// enters reports whether the walk enters an entry. It does not enter .git and
-// node_modules, which contain generated and downloaded files.
-func (w *walk) enters(info fs.FileInfo) bool {
-	return info.IsDir() && !w.flat && info.Name() != ".git" && info.Name() != "node_modules"
-}
-
-func (w *walk) count(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if w.entries >= w.limit {
-		w.exhausted = true
-		return fs.SkipAll
-	}
-	w.entries++
-	return nil
-}
-
-func (w *walk) progress(info fs.FileInfo) {
-	if !info.Mode().IsRegular() {
-		return
-	}
-	w.files++
-	if w.files%progressEvery == 0 {
-		w.report(w.files, plural(w.files, "file", "files"))
-	}
+	return w.visitAll(ctx, e.dir, e.path, list, depth, visit)
 }
 
 // readDir returns the entries of a folder, sorted. It reads the folder in parts,
