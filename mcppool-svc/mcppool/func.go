@@ -45,22 +45,13 @@ type Content struct {
 
 // Progress reports the progress of a call to its followers. ctx is that of Func.Call; total is 0 if unknown.
 func Progress(ctx context.Context, done, total float64, message string) {
-	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: truncate(message)}})
+	mcp.Notify(ctx, mcp.Notification{Progress: &mcp.Progress{Done: done, Total: total, Message: mcp.Cut(message)}})
 }
 
 // Log sends a log message to the followers of a call. ctx is that of Func.Call; level is one of MCP's: debug, info, warning, error ….
 func Log(ctx context.Context, level, message string) {
-	data := string(strictjson.AppendQuote(nil, truncate(message)))
+	data := string(strictjson.AppendQuote(nil, mcp.Cut(message)))
 	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
-}
-
-// truncate cuts a message to 64 KiB.
-func truncate(message string) string {
-	const limit = 64 << 10
-	if len(message) <= limit {
-		return message
-	}
-	return message[:limit] + "… (cut off)"
 }
 
 // anyObject is the default schema of arguments.

@@ -136,10 +136,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 // connections makes the connector and the connection pool.
 func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, builtin *builtins, deps Deps) error {
 	var err error
-	if s.transportHints, err = registry.NewTransportHints(st, deps.Now, deps.Log); err != nil {
-		return err
-	}
-	if s.anonymousElicitors, err = registry.NewAnonymousElicitors(st, deps.Now, deps.Log); err != nil {
+	if s.transportHints, s.anonymousElicitors, err = registry.NewMemories(st, deps.Now, deps.Log); err != nil {
 		return err
 	}
 	s.connector = mcp.NewConnector(mcp.Config{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,8 +85,8 @@ type listRequest interface {
 	GetPageSize() int32
 }
 
-// list returns one page of a server's list, in the server's order.
-func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of mcp.List, read func(json.RawMessage) (T, error), id func(T) string) ([]T, string, error) {
+// list returns one page of a server's list, in the server's order, and the token of the next page: empty after the last one.
+func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of mcp.List, read func(json.RawMessage) (T, error), id func(T) string) (out []T, next string, err error) {
 	use, err := s.use(ctx, req.GetMcpId())
 	if err != nil {
 		return nil, "", err
@@ -94,60 +95,45 @@ func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of m
 	if err != nil {
 		return nil, "", err
 	}
-	l := pagedList[T]{strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00"), entries, read, id}
-	return l.page(req.GetPageToken(), int(cmp.Or(req.GetPageSize(), defaultOffers)))
-}
-
-// pagedList is a server's list that clients read page by page.
-type pagedList[T proto.Message] struct {
-	scope   string
-	entries []json.RawMessage
-	read    func(json.RawMessage) (T, error)
-	id      func(T) string
-}
-
-// page returns the entries of one page, and the token of the next page: empty after the last one.
-func (l pagedList[T]) page(token string, size int) (out []T, next string, err error) {
-	start, err := l.start(token)
+	scope := strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00")
+	hasID := func(entry json.RawMessage, want string) bool {
+		m, err := read(entry)
+		return err == nil && id(m) == want
+	}
+	start, err := startOf(scope, req.GetPageToken(), entries, hasID)
 	if err != nil {
 		return nil, "", err
 	}
 	bytes := 0
-	for i := start; i < len(l.entries); i++ {
-		bytes += len(l.entries[i])
-		if len(out) == size || len(out) > 0 && bytes > maxPageBytes {
-			return out, page.Encode(l.scope, fmt.Appendf(nil, "%d %s", i, l.id(out[len(out)-1]))), nil
+	for i, entry := range entries[start:] {
+		bytes += len(entry)
+		if len(out) == int(cmp.Or(req.GetPageSize(), defaultOffers)) || len(out) > 0 && bytes > maxPageBytes {
+			return out, page.Encode(scope, fmt.Appendf(nil, "%d %s", start+i, id(out[len(out)-1]))), nil
 		}
-		entry, err := l.read(l.entries[i])
+		m, err := read(entry)
 		if err != nil {
 			return nil, "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
-				"entry %d of the server's list cannot be used: %w", i+1, err)
+				"entry %d of the server's list cannot be used: %w", start+i+1, err)
 		}
-		out = append(out, entry)
+		out = append(out, m)
 	}
 	return out, "", nil
 }
 
-// start returns the index at which the page of a token begins: after the last entry of the previous page, even if that entry has moved.
-func (l pagedList[T]) start(token string) (int, error) {
-	key, err := page.Decode(l.scope, token)
+// startOf returns the index at which the page of a token begins: after the last entry of the previous page, even if that entry has moved.
+func startOf(scope, token string, entries []json.RawMessage, hasID func(json.RawMessage, string) bool) (int, error) {
+	key, err := page.Decode(scope, token)
 	if err != nil || key == nil {
 		return 0, err
 	}
 	index, last, _ := strings.Cut(string(key), " ")
 	at, err := strconv.Atoi(index)
-	if err == nil && at > 0 && at <= len(l.entries) && l.hasID(l.entries[at-1], last) {
+	if err == nil && at > 0 && at <= len(entries) && hasID(entries[at-1], last) {
 		return at, nil
 	}
-	for i, entry := range l.entries {
-		if l.hasID(entry, last) {
-			return i + 1, nil
-		}
+	i := slices.IndexFunc(entries, func(entry json.RawMessage) bool { return hasID(entry, last) })
+	if i < 0 {
+		return 0, invalid("page_token", "the server's list has changed, and the last entry of the previous page is gone; start again without page_token")
 	}
-	return 0, invalid("page_token", "the server's list has changed, and the last entry of the previous page is gone; start again without page_token")
-}
-
-func (l pagedList[T]) hasID(entry json.RawMessage, id string) bool {
-	m, err := l.read(entry)
-	return err == nil && l.id(m) == id
+	return i + 1, nil
 }

@@ -74,9 +74,8 @@ func (c *Connector) expand(s *registry.Server, values map[string]string) (map[st
 // Secrets returns a function that resolves the references in one value of a server's settings.
 func Secrets(environ []string) func(*registry.Server, string) (string, error) {
 	return func(s *registry.Server, value string) (string, error) {
-		const name = "oauth.client_secret"
-		out, err := (&Connector{cfg: Config{Environ: environ}}).expand(s, map[string]string{name: value})
-		return out[name], err
+		out, err := (&Connector{cfg: Config{Environ: environ}}).expand(s, map[string]string{"oauth.client_secret": value})
+		return out["oauth.client_secret"], err
 	}
 }
 

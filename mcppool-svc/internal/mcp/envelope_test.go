@@ -80,7 +80,7 @@ func TestRootsOverHTTP(t *testing.T) {
 
 // TestCutKeepsCharactersWhole: a text that is cut stays valid UTF-8, which protobuf requires.
 func TestCutKeepsCharactersWhole(t *testing.T) {
-	if got := cut("a" + strings.Repeat("é", maxNote)); !utf8.ValidString(got) || !strings.HasSuffix(got, "é… (cut off)") {
+	if got := Cut("a" + strings.Repeat("é", maxNote)); !utf8.ValidString(got) || !strings.HasSuffix(got, "é… (cut off)") {
 		t.Errorf("the text ends with %q", got[len(got)-30:])
 	}
 }

@@ -112,9 +112,9 @@ func (c *client) initialize(ctx context.Context) error {
 		return Errorf(Protocol, "the server's answer to initialize cannot be used: %w", err)
 	}
 	if !mcp.IsValidProtocolVersion(result.ProtocolVersion) {
-		return Errorf(Protocol, "the server speaks the MCP revision %q, which is not known here; use another version of the server", cut(result.ProtocolVersion))
+		return Errorf(Protocol, "the server speaks the MCP revision %q, which is not known here; use another version of the server", Cut(result.ProtocolVersion))
 	}
-	c.info = Info{Name: cut(result.ServerInfo.Name), Version: cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion}
+	c.info = Info{Name: Cut(result.ServerInfo.Name), Version: Cut(result.ServerInfo.Version), Protocol: result.ProtocolVersion}
 	c.serverCan = result.Capabilities
 	if t, ok := c.wire.(*web); ok {
 		t.version.Store(&result.ProtocolVersion)
@@ -171,7 +171,7 @@ func (c *client) discover(ctx context.Context) error {
 	}
 	c.info = Info{Protocol: string(modern)}
 	if info := result.GetResultMeta().ServerInfo(); info != nil {
-		c.info.Name, c.info.Version = cut(info.Name), cut(info.Version)
+		c.info.Name, c.info.Version = Cut(info.Name), Cut(info.Version)
 	}
 	c.serverCan = result.Capabilities
 	return nil

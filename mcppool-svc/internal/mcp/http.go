@@ -212,7 +212,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	case eventsType:
 		return t.readEvents(ctx, x, resp)
 	default:
-		return malformedResponse("unexpected content type: %s", cut(kind)), true
+		return malformedResponse("unexpected content type: %s", Cut(kind)), true
 	}
 }
 
@@ -386,7 +386,7 @@ func networkError(err error, sent bool) *Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Kind: Interrupted, Message: err.Error(), MayHaveRun: sent, Err: err}
 	}
-	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.IsTransient(err), Err: err, Message: "the server cannot be reached: " + cut(err.Error())}
+	return &Error{Kind: Unavailable, MayHaveRun: sent, Lost: true, Transient: outbound.IsTransient(err), Err: err, Message: "the server cannot be reached: " + Cut(err.Error())}
 }
 
 // errNoStream means that the server offers no stream of events at an address.
@@ -406,7 +406,7 @@ func (t *web) open(ctx context.Context) error {
 		return networkError(err, false)
 	case resp.StatusCode != http.StatusOK || mediaType(resp) != eventsType:
 		defer discard(resp)
-		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), cut(mediaType(resp)))
+		e := Errorf(Protocol, "%w: it answered HTTP %s, %q", errNoStream, statusText(resp.StatusCode), Cut(mediaType(resp)))
 		if resp.StatusCode/100 != 2 {
 			e = httpError(resp.StatusCode, outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), nil)
 			e.Err = errors.Join(errNoStream, e.Err)
@@ -445,7 +445,7 @@ func (t *web) readStream(resp *http.Response, endpoint chan<- string) {
 	if why == nil {
 		reason := "the server closed it"
 		if !errors.Is(err, io.EOF) {
-			reason = cut(err.Error())
+			reason = Cut(err.Error())
 		}
 		why = &Error{Kind: Unavailable, MayHaveRun: true, Lost: true, Err: err, Message: "the stream of the server's messages was lost: " + reason}
 	}

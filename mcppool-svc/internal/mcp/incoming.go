@@ -114,7 +114,7 @@ func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 	fields := n.Params.AdditionalFields
 	text := func(key string) string {
 		s, _ := fields[key].(string)
-		return cut(s)
+		return Cut(s)
 	}
 	switch n.Method {
 	case string(mcp.MethodNotificationToolsListChanged):
@@ -139,7 +139,7 @@ func (c *client) handleNotification(n mcp.JSONRPCNotification) {
 			data = []byte("null")
 		}
 		if len(data) > maxNote {
-			data, _ = json.Marshal(cut(string(data))) // a string always marshals
+			data, _ = json.Marshal(Cut(string(data))) // a string always marshals
 		}
 		c.broadcast(Notification{Log: &Log{Level: text("level"), Logger: text("logger"), Data: string(data)}})
 	case string(mcp.MethodNotificationCancelled):
@@ -179,8 +179,8 @@ func (c *client) broadcast(n Notification) {
 	}
 }
 
-// cut shortens a text to maxNote at the end of a character, and marks it as cut off.
-func cut(s string) string {
+// Cut shortens a text to maxNote at the end of a character, and marks it as cut off.
+func Cut(s string) string {
 	if len(s) <= maxNote {
 		return s
 	}

@@ -169,7 +169,7 @@ func (t *builtin) handleMessage(ctx context.Context, x *pendingRequest) response
 		}
 		return response{result: result}
 	case mcp.JSONRPCError:
-		return response{err: &Error{Kind: Answered, Code: m.Error.Code, MayHaveRun: true, Message: cut(m.Error.Message)}}
+		return response{err: &Error{Kind: Answered, Code: m.Error.Code, MayHaveRun: true, Message: Cut(m.Error.Message)}}
 	default:
 		return malformedResponse("it is a %T", m)
 	}

@@ -199,7 +199,7 @@ func (c *client) readMirrors(ctx context.Context, definitions []json.RawMessage)
 		}
 		if err := mcp.ValidateParamHeaderAnnotations(&tool); err != nil {
 			c.log.WarnContext(ctx, "a tool of an MCP server is left out: its x-mcp-header annotations are not valid",
-				"mcp_id", c.server.ID, "tool", cut(tool.Name), "error", err)
+				"mcp_id", c.server.ID, "tool", Cut(tool.Name), "error", err)
 			continue
 		}
 		mirrors[tool.Name] = tool

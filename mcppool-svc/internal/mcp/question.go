@@ -87,7 +87,7 @@ func readQuestion(raw json.RawMessage) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Question{Message: cut(stringOf(params["message"]))}
+	q := &Question{Message: Cut(stringOf(params["message"]))}
 	switch mode := stringOf(params["mode"]); mode {
 	case "", "form":
 		schema := params["requestedSchema"]

@@ -278,7 +278,7 @@ func responseOf(m jsonrpc.Message) response {
 		if err := json.Unmarshal(m.Error, &e); err != nil {
 			return malformedResponse("its error cannot be read: %w", err)
 		}
-		return response{err: &Error{Kind: Answered, Code: e.Code, MayHaveRun: true, Message: cut(e.Message), Data: e.Data}}
+		return response{err: &Error{Kind: Answered, Code: e.Code, MayHaveRun: true, Message: Cut(e.Message), Data: e.Data}}
 	}
 	if len(m.Result) == 0 {
 		return malformedResponse("it has neither result nor error")

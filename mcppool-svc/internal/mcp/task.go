@@ -51,7 +51,7 @@ func taskOf(fields map[string]json.RawMessage, requested bool) (mcpTask, bool) {
 func readTask(fields map[string]json.RawMessage) mcpTask {
 	return mcpTask{
 		Task: Task{
-			ID: stringOf(fields["taskId"]), Status: stringOf(fields["status"]), Message: cut(stringOf(fields["statusMessage"])),
+			ID: stringOf(fields["taskId"]), Status: stringOf(fields["status"]), Message: Cut(stringOf(fields["statusMessage"])),
 			TTL: milliseconds(fields["ttl"], fields["ttlMs"]),
 		},
 		poll:   milliseconds(fields["pollInterval"], fields["pollIntervalMs"]),
@@ -128,7 +128,7 @@ func (c *client) taskResult(ctx context.Context, r *running, t mcpTask) (json.Ra
 		return nil, endedf(Protocol, "the task %.100q is completed, but has no result", t.ID)
 	}
 	code, _ := strictjson.Member(t.fields["error"], "code")
-	e := &Error{Kind: Answered, MayHaveRun: true, Message: cmp.Or(cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
+	e := &Error{Kind: Answered, MayHaveRun: true, Message: cmp.Or(Cut(memberOf(t.fields["error"], "message")), "the task failed: "+t.Message)}
 	_ = json.Unmarshal(code, &e.Code) // 0 if there is none
 	return nil, e
 }

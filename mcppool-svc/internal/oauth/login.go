@@ -174,12 +174,8 @@ func (o *openLogin) query(q url.Values, state string) url.Values {
 	return q
 }
 
-// newSecret returns 256 random bits as text.
-func newSecret() string {
-	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)
-}
+// newSecret returns 260 random bits as text.
+func newSecret() string { return rand.Text() + rand.Text() }
 
 // hasOpenLogin reports whether a login of the same user to the same server was begun and not finished, perhaps because the authorization server
 // no longer knows the client.

@@ -86,7 +86,7 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
 	}
-	aead, err := cipher.NewGCM(block)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
 	}
@@ -186,24 +186,20 @@ func refOf(key string) ref {
 // seal encrypts a value for its place in the store. In another place it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
 	text := store.Encode(value)
-	nonce := make([]byte, v.aead.NonceSize(), v.aead.NonceSize()+len(text)+v.aead.Overhead())
-	_, _ = rand.Read(nonce) // never fails
-	sealed := append([]byte{recordVersion}, v.aead.Seal(nonce, nonce, text, additionalData(bucket, key))...)
-	return store.Change{Bucket: bucket, Key: key, Value: sealed}
+	return store.Change{Bucket: bucket, Key: key, Value: v.aead.Seal([]byte{recordVersion}, nil, text, additionalData(bucket, key))}
 }
 
 // unseal decrypts a stored value into to. It returns errSealed if this key cannot decrypt the value.
 func (v *vault) unseal(bucket, key string, value []byte, to any) error {
-	n := 1 + v.aead.NonceSize()
 	switch {
 	case len(value) > 0 && (value[0] == 0 || value[0] == '{'): // '{' begins unencrypted JSON
 		return errors.New("a login has no format version; restore the store from a backup")
 	case len(value) > 0 && value[0] > recordVersion:
 		return fmt.Errorf("a login was written by a newer version of this program (format %d); use that version", value[0])
-	case len(value) < n:
+	case len(value) == 0:
 		return errSealed
 	}
-	text, err := v.aead.Open(nil, value[1:n], value[n:], additionalData(bucket, key))
+	text, err := v.aead.Open(nil, nil, value[1:], additionalData(bucket, key))
 	if err != nil {
 		return errSealed
 	}

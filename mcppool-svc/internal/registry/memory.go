@@ -39,14 +39,14 @@ type memoryRecord struct {
 	Time    time.Time `json:"time"`
 }
 
-// NewTransportHints returns the Memory of the transport and revision that servers accepted.
-func NewTransportHints(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	return newMemory(bucketTransportHints, transportHintAge, st, now, log)
-}
-
-// NewAnonymousElicitors returns the Memory of the servers that ask for input without naming the call.
-func NewAnonymousElicitors(st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {
-	return newMemory(bucketAnonymousElicitors, 0, st, now, log)
+// NewMemories returns the Memory of the transport and revision that servers accepted, and that of the servers that ask for input without naming
+// the call.
+func NewMemories(st store.Store, now func() time.Time, log *slog.Logger) (transportHints, anonymousElicitors *Memory, err error) {
+	if transportHints, err = newMemory(bucketTransportHints, transportHintAge, st, now, log); err != nil {
+		return nil, nil, err
+	}
+	anonymousElicitors, err = newMemory(bucketAnonymousElicitors, 0, st, now, log)
+	return transportHints, anonymousElicitors, err
 }
 
 func newMemory(bucket string, age time.Duration, st store.Store, now func() time.Time, log *slog.Logger) (*Memory, error) {

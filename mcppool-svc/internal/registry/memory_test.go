@@ -16,7 +16,7 @@ func openHints(t *testing.T, dir string, now func() time.Time) (*Memory, store.S
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	hints, err := NewTransportHints(st, now, slog.New(slog.DiscardHandler))
+	hints, _, err := NewMemories(st, now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestHintsAreBounded(t *testing.T) {
 func TestMemoriesAreSeparate(t *testing.T) {
 	dir := t.TempDir()
 	hints, st := openHints(t, dir, time.Now)
-	elicitors, err := NewAnonymousElicitors(st, time.Now, slog.New(slog.DiscardHandler))
+	_, elicitors, err := NewMemories(st, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestMemoriesAreSeparate(t *testing.T) {
 		t.Fatal(err)
 	}
 	hints, st = openHints(t, dir, time.Now)
-	if elicitors, err = NewAnonymousElicitors(st, time.Now, slog.New(slog.DiscardHandler)); err != nil {
+	if _, elicitors, err = NewMemories(st, time.Now, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	if hints.Recall("a") != "" || elicitors.Recall("a") != "asks" || elicitors.Recall("b") != "" {
