@@ -261,17 +261,17 @@ func (c *conversation) interpretThought(ctx context.Context, t *turn, calls []ca
 const maxSameFailures = 2
 
 // repeatedFailures returns a step for each call that has failed maxSameFailures times with the same input and the same error. It ignores steps before
-// the last success of a tool that may change something, because the calls may succeed now.
+// the last success of a tool that may change something, because the calls may succeed now, and calls that did not reach the tool although their input
+// is valid, because its server may be back.
 func repeatedFailures(tc *plannerv1.TaskContext) (failures []*plannerv1.HistoryEntry) {
 	count := map[[3]string]int{}
 	for _, e := range slices.Backward(tc.GetHistory()) {
-		isRead := e.GetToolId() == ReadOutputID || catalog.Find(tc.GetTools(), e.GetToolId()).GetEffect() == commonv1.Effect_EFFECT_READ
-		switch e.GetResult() {
-		case plannerv1.StepResult_STEP_RESULT_SUCCESS:
-			if !isRead {
-				return failures
-			}
-		case plannerv1.StepResult_STEP_RESULT_ERROR:
+		tool := catalog.NewTool(catalog.Find(tc.GetTools(), e.GetToolId()))
+		switch isSuccess := e.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS; {
+		case isSuccess && !tool.Reads() && e.GetToolId() != ReadOutputID:
+			return failures
+		case e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR:
+		case e.GetOutcome() == commonv1.Outcome_OUTCOME_KNOWN, tool.Schema != nil && tool.Schema.Validate(e.GetInputJson()) != nil:
 			way := [3]string{e.GetToolId(), strictjson.Compact(e.GetInputJson()), e.GetError()}
 			if count[way]++; count[way] == maxSameFailures {
 				failures = append(failures, e)

@@ -191,8 +191,10 @@ func TestThinkCorrections(t *testing.T) {
 // D3: a call that failed twice with the same input and error is named in the prompt, and a third one is refused until something was changed.
 func TestThoughtsDoNotRepeatFailures(t *testing.T) {
 	failed := func(n int, tool, input, problem string) *plannerv1.HistoryEntry {
-		return &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", n), ToolId: tool, InputJson: input, Result: plannerv1.StepResult_STEP_RESULT_ERROR, Error: problem}
+		return &plannerv1.HistoryEntry{StepId: fmt.Sprintf("step-%d", n), ToolId: tool, InputJson: input, Result: plannerv1.StepResult_STEP_RESULT_ERROR, Error: problem, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 	}
+	away := failed(2, "fs/read", `{"path":"b.txt"}`, "no server")
+	away.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	const input, same = `{"path":"b.txt"}`, `{"path": "b.txt"}`
 	for name, c := range map[string]struct {
 		history []*plannerv1.HistoryEntry
@@ -204,6 +206,7 @@ func TestThoughtsDoNotRepeatFailures(t *testing.T) {
 		"another error":          {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "busy")}, false},
 		"another tool":           {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/write", input, "gone")}, false},
 		"something was changed":  {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "gone"), done(3, "fs/write", input, "x")}, false},
+		"the server is away":     {[]*plannerv1.HistoryEntry{away, away}, false},
 		"failed again afterward": {[]*plannerv1.HistoryEntry{failed(1, "fs/read", input, "gone"), done(2, "fs/write", `{}`, "x"), failed(3, "fs/read", input, "gone")}, false},
 	} {
 		for _, tools := range []bool{true, false} {
@@ -224,6 +227,16 @@ func TestThoughtsDoNotRepeatFailures(t *testing.T) {
 				t.Errorf("%s, native %v: %s", name, tools, p)
 			}
 		}
+	}
+	invalid := failed(1, "fs/read", `{"paht":5}`, "no path")
+	invalid.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	if refused := repeatedFailures(task(invalid, invalid)); len(refused) != 1 {
+		t.Errorf("input that no schema allows: %v", refused)
+	}
+	unusable := task(away, away)
+	unusable.Tools[0].InputSchemaJson = "{"
+	if refused := repeatedFailures(unusable); len(refused) != 0 {
+		t.Errorf("a tool without a usable schema: %v", refused)
 	}
 	loop := calls("fs__read", input)
 	_, _, err := think(t, native(loop, loop, loop), thinkOf(failed(1, "fs/read", input, "gone"), failed(2, "fs/read", input, "gone")))
