@@ -17,6 +17,7 @@ import (
 
 // batch collects the transitions that become one commit.
 type batch struct {
+	// state is the owner's state until a transition changes it, then a copy that only the batch uses.
 	state   *storagev1.Checkpoint
 	facts   []*storagev1.Fact
 	actions []flow.LaneAction
@@ -38,15 +39,23 @@ func (o *owner) apply(items []item) bool {
 	if len(items) == 0 {
 		return true
 	}
+	return o.store(o.collect(items))
+}
+
+// collect applies items to a copy of the task's state.
+func (o *owner) collect(items []item) *batch {
 	b := &batch{state: o.state}
-	for _, i := range items {
+	for n, i := range items {
 		if i.command != nil {
 			o.applyCommand(b, i.command)
-		} else {
-			o.applyInput(b, i)
+		} else if err := o.applyInput(b, i); err != nil {
+			// A defect: the task must not continue from an undefined state.
+			o.log().Error("the flow refused an input", "error", err)
+			b = o.collect(items[:n])
+			o.failTask(b, "the executor cannot continue the task: "+err.Error())
 		}
 	}
-	return o.store(b)
+	return b
 }
 
 // store commits a batch and runs its actions: planning starts before the commit, actions that change anything outside start after it. It
@@ -89,8 +98,8 @@ func (o *owner) failUnstorable(b *batch, cause error) bool {
 	return failed.changed && o.store(failed)
 }
 
-// applyInput adds the flow's transition for an input to the batch.
-func (o *owner) applyInput(b *batch, i item) {
+// applyInput adds the flow's transition for an input to the batch. After an error, the batch's state is undefined.
+func (o *owner) applyInput(b *batch, i item) (err error) {
 	current := o.current(i) && (i.generation == noAction || !abandons(b.actions, i.lane))
 	if current && flow.EndsCall(i.input) {
 		o.lane(i.lane).calling = false
@@ -100,21 +109,20 @@ func (o *owner) applyInput(b *batch, i item) {
 	}
 	if !current || state.Ended(b.state.GetStatus()) {
 		o.log().Debug("the late result of a dropped action is ignored")
-		return
+		return nil
 	}
-	next := proto.CloneOf(b.state)
+	next := b.state
+	if !b.changed || i.generation == noAction { // else the batch has its own copy, which the result of an action changes in place
+		next = proto.CloneOf(b.state)
+	}
 	var t flow.Transition
-	var err error
 	if r, ok := i.input.(resume); ok {
 		t, err = o.flow.Resume(o.task(next), r.recovered)
 	} else {
 		t, err = o.flow.Apply(o.task(next), i.lane, i.input)
 	}
 	if err != nil {
-		// A defect: the task must not continue from an undefined state.
-		o.log().Error("the flow refused an input", "error", err)
-		o.failTask(b, "the executor cannot continue the task: "+err.Error())
-		return
+		return err
 	}
 	if _, ok := i.input.(flow.Timeout); ok {
 		for _, a := range t.Actions {
@@ -124,6 +132,7 @@ func (o *owner) applyInput(b *batch, i item) {
 		}
 	}
 	b.add(next, t)
+	return nil
 }
 
 func (o *owner) failTask(b *batch, why string) {

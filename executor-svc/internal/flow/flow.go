@@ -95,7 +95,7 @@ func RunTime(c interface {
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []LaneAction
-	// Unchanged reports that there is nothing to commit. The actions run anyway.
+	// Unchanged reports that there is nothing to commit. The actions run anyway. After the result of an action, State is then as it was before.
 	Unchanged bool
 }
 

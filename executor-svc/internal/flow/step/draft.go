@@ -126,11 +126,10 @@ func (d *Draft) canGoOn() bool {
 // Idle makes the lane wait for other lanes.
 func (l Lane) Idle() { l.setPhase(storagev1.Phase_PHASE_IDLE) }
 
-// Rest makes the lane wait for a person. If other lanes wait for budgets, settleStatus decides whether the task waits: they may continue with what
-// this lane gave back.
+// Rest makes the lane wait for a person.
 func (l Lane) Rest() {
 	l.setPhase(storagev1.Phase_PHASE_WAIT)
-	if !l.canGoOn() && !slices.ContainsFunc(l.Checkpoint.GetLanes(), waitsForBudget) {
+	if !l.canGoOn() {
 		l.SetStatus(taskWaiting)
 	}
 }
