@@ -93,15 +93,21 @@ func newAgentID(user string, req *executorv1.CreateAgentRequest) (string, error)
 
 // GetAgent implements AgentService.
 func (s *Agents) GetAgent(ctx context.Context, req *executorv1.GetAgentRequest) (*executorv1.Agent, error) {
-	who, err := identity.FromContext(ctx)
+	who, a, err := s.load(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
-	if err != nil {
-		return nil, apiError(err, agentNotFound(req.GetId()))
-	}
 	return agent(who.Sub, req.GetId(), a), nil
+}
+
+// load returns an agent of the caller.
+func (s *Agents) load(ctx context.Context, id string) (identity.Principal, *storagev1.Agent, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return who, nil, err
+	}
+	a, err := s.Journal.Agent(ctx, who.Sub, id)
+	return who, a, apiError(err, agentNotFound(id))
 }
 
 // ListAgents implements AgentService.
@@ -133,14 +139,10 @@ func (s *Agents) ListAgents(ctx context.Context, req *executorv1.ListAgentsReque
 
 // UpdateAgent implements AgentService.
 func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentRequest) (*executorv1.Agent, error) {
-	who, err := identity.FromContext(ctx)
+	id := req.GetAgent().GetId()
+	who, old, err := s.load(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	id := req.GetAgent().GetId()
-	old, err := s.Journal.Agent(ctx, who.Sub, id)
-	if err != nil {
-		return nil, apiError(err, agentNotFound(id))
 	}
 	if err := checkEtag(req.GetAgent().GetEtag(), old); err != nil {
 		return nil, err
@@ -168,13 +170,9 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 
 // DeleteAgent implements AgentService.
 func (s *Agents) DeleteAgent(ctx context.Context, req *executorv1.DeleteAgentRequest) (*executorv1.DeleteAgentResponse, error) {
-	who, err := identity.FromContext(ctx)
+	who, old, err := s.load(ctx, req.GetId())
 	if err != nil {
 		return nil, err
-	}
-	old, err := s.Journal.Agent(ctx, who.Sub, req.GetId())
-	if err != nil {
-		return nil, apiError(err, agentNotFound(req.GetId()))
 	}
 	if err := checkEtag(req.GetEtag(), old); err != nil {
 		return nil, err

@@ -100,24 +100,26 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 // propose combines the planner's step with the MCP pool's description of its tool: effect, risk floor, definition hash, configuration
 // revision and replica. It returns nil if the tool does not exist.
 func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
+	step := plannedStep(p)
 	if p.GetFromHistory() && p.GetToolId() == flow.ReadOutput {
-		return &flow.PlannedStep{
-			ToolID: flow.ReadOutput, Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
-			Tool: flow.Tool{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW},
-		}
+		step.Tool = flow.Tool{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW}
+		return step
 	}
 	tool := t.byID[p.GetToolId()]
 	if tool == nil {
 		return nil
 	}
-	step := &flow.PlannedStep{
-		ToolID: tool.GetId(), Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
-		Tool: t.describe(tool), Retry: p.GetRetry(),
-	}
+	step.Tool, step.Retry = t.describe(tool), p.GetRetry()
 	if !p.GetUnresolved() {
 		step.InputJSON, step.Problem = checkInput(tool, step.InputJSON)
 	}
 	return step
+}
+
+func plannedStep(p *plannerv1.PlannedStep) *flow.PlannedStep {
+	return &flow.PlannedStep{
+		ToolID: validUTF8(p.GetToolId()), Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
+	}
 }
 
 // checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. If the schema cannot be read, only

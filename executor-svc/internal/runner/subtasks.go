@@ -116,42 +116,56 @@ func (s *Session) subtaskContext(t *flow.Task, log *history.Log, l *storagev1.La
 
 // think returns the Run that lets the planner think about a subtask. Pieces of the thought that arrive close together become one event.
 func (s *Session) think(c *plannerv1.TaskContext, v subtaskView, q flow.Think) Run {
-	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Thought{}
-		tools, err := s.toolset(ctx)
-		var res *plannerv1.ThinkResult
-		if err == nil {
-			c.Tools = tools.tools
-			observation := strings.TrimSpace(q.Observation + "\n" + v.note)
-			req := &plannerv1.ThinkRequest{Observation: observation, Current: v.current, Others: v.others, Inputs: v.inputs}
-			res, out.Text, err = s.askThought(ctx, c, req, &out.Usage, emit)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			out.Err = errorNote(fmt.Errorf("thinking about the subtask %q: %w", v.current.GetTitle(), err))
-			emit(out)
-			return
-		}
+	return s.askAbout(c, v, "thinking about", func(ctx context.Context, tools *toolset, out *flow.Thought, emit func(flow.Input)) error {
+		observation := strings.TrimSpace(q.Observation + "\n" + v.note)
+		req := &plannerv1.ThinkRequest{Observation: observation, Current: v.current, Others: v.others, Inputs: v.inputs}
+		res, pending, err := s.askThought(ctx, c, req, &out.Usage, emit)
+		out.Text = pending
 		for _, p := range res.GetSteps() {
 			step := tools.propose(p)
-			if step == nil {
-				step = unknownTool(p)
+			if step == nil { // its call fails
+				step = plannedStep(p)
+				step.Problem = fmt.Sprintf("the task has no tool %q", step.ToolID)
 			}
 			out.Steps = append(out.Steps, step)
 		}
-		out.Reflection, out.Change = reflection(res.GetReflection()), planChange(res.GetPlanChange())
-		emit(out)
-	}
+		if r := res.GetReflection(); r != nil {
+			out.Reflection = &storagev1.Reflection{Done: r.GetDone(), Summary: validUTF8(r.GetSummary()), Next: validUTF8(r.GetNext())}
+		}
+		out.Change = planChange(res.GetPlanChange())
+		return err
+	})
 }
 
-// unknownTool returns a step whose call fails because the task does not have its tool.
-func unknownTool(p *plannerv1.PlannedStep) *flow.PlannedStep {
-	id := validUTF8(p.GetToolId())
-	return &flow.PlannedStep{
-		ToolID: id, Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
-		Problem: fmt.Sprintf("the task has no tool %q", id),
+// reflect returns the Run that asks whether a subtask is done.
+func (s *Session) reflect(c *plannerv1.TaskContext, v subtaskView) Run {
+	return s.askAbout(c, v, "reflecting on", func(ctx context.Context, _ *toolset, out *flow.Thought, _ func(flow.Input)) error {
+		res, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.ReflectResponse, error) {
+			return s.r.planner.Reflect(ctx, &plannerv1.ReflectRequest{Context: c, Current: v.current, Others: v.others}, o...)
+		})
+		out.Reflection = &storagev1.Reflection{Done: res.GetDone(), Summary: validUTF8(res.GetSummary()), Next: validUTF8(res.GetNext())}
+		out.Change = planChange(res.GetPlanChange())
+		return err
+	})
+}
+
+// askAbout returns the Run that asks the planner about a subtask with ask, which fills out, and emits out.
+func (s *Session) askAbout(
+	c *plannerv1.TaskContext, v subtaskView, doing string, ask func(ctx context.Context, tools *toolset, out *flow.Thought, emit func(flow.Input)) error,
+) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		var out flow.Thought
+		tools, err := s.toolset(ctx)
+		if err == nil {
+			c.Tools = tools.tools
+			err = ask(ctx, tools, &out, emit)
+		}
+		if err != nil {
+			out = flow.Thought{Text: out.Text, Usage: out.Usage, Err: errorNote(fmt.Errorf("%s the subtask %q: %w", doing, v.current.GetTitle(), err))}
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
 	}
 }
 
@@ -191,38 +205,6 @@ func (s *Session) askThought(
 		return res, nil
 	})
 	return res, pending, err
-}
-
-// reflect returns the Run that asks whether a subtask is done.
-func (s *Session) reflect(c *plannerv1.TaskContext, v subtaskView) Run {
-	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Thought{}
-		tools, err := s.toolset(ctx)
-		var res *plannerv1.ReflectResponse
-		if err == nil {
-			c.Tools = tools.tools
-			res, err = askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.ReflectResponse, error) {
-				return s.r.planner.Reflect(ctx, &plannerv1.ReflectRequest{Context: c, Current: v.current, Others: v.others}, o...)
-			})
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			out.Err = errorNote(fmt.Errorf("reflecting on the subtask %q: %w", v.current.GetTitle(), err))
-		default:
-			out.Reflection = &storagev1.Reflection{Done: res.GetDone(), Summary: validUTF8(res.GetSummary()), Next: validUTF8(res.GetNext())}
-			out.Change = planChange(res.GetPlanChange())
-		}
-		emit(out)
-	}
-}
-
-func reflection(r *plannerv1.Reflection) *storagev1.Reflection {
-	if r == nil {
-		return nil
-	}
-	return &storagev1.Reflection{Done: r.GetDone(), Summary: validUTF8(r.GetSummary()), Next: validUTF8(r.GetNext())}
 }
 
 func planChange(p *plannerv1.PlanChange) *flow.PlanChange {

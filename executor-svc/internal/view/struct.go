@@ -29,30 +29,12 @@ func fill(s *structpb.Struct, object string) {
 	}
 }
 
-// Each type below holds a value and its kind in one allocation, because events hold many values.
-type (
-	structValue struct {
-		structpb.Value
-		kind structpb.Value_StructValue
-		in   structpb.Struct
-	}
-	stringValue struct {
-		structpb.Value
-		kind structpb.Value_StringValue
-	}
-	numberValue struct {
-		structpb.Value
-		kind structpb.Value_NumberValue
-	}
-)
-
 func toValue(value string) *structpb.Value {
 	switch strictjson.Kind(value) {
 	case "object":
-		v := &structValue{}
-		fill(&v.in, value)
-		v.kind.StructValue, v.Kind = &v.in, &v.kind
-		return &v.Value
+		in := &structpb.Struct{}
+		fill(in, value)
+		return structpb.NewStructValue(in)
 	case "array":
 		list := &structpb.ListValue{}
 		for item := range strictjson.Items(value) {
@@ -60,23 +42,15 @@ func toValue(value string) *structpb.Value {
 		}
 		return structpb.NewListValue(list)
 	case "string":
-		return toString(strictjson.Unquote(value))
+		return structpb.NewStringValue(strictjson.Unquote(value))
 	case "boolean":
 		return structpb.NewBoolValue(value == "true")
 	case "number":
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return toString(value)
+			return structpb.NewStringValue(value)
 		}
-		v := &numberValue{kind: structpb.Value_NumberValue{NumberValue: n}}
-		v.Kind = &v.kind
-		return &v.Value
+		return structpb.NewNumberValue(n)
 	}
 	return structpb.NewNullValue()
-}
-
-func toString(text string) *structpb.Value {
-	v := &stringValue{kind: structpb.Value_StringValue{StringValue: text}}
-	v.Kind = &v.kind
-	return &v.Value
 }

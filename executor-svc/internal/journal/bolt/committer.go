@@ -40,9 +40,8 @@ var (
 // is written at once. Otherwise it waits for the next batch, whose changes share one fsync; the goroutine of the batch's first
 // change writes it.
 type committer struct {
-	file       *file
-	due        *due
-	operations sync.Pool // of *operation, for reuse
+	file *file
+	due  *due
 
 	// batch and lastSize belong to the goroutine that leads. Answered changes are nil in batch.
 	batch    []*operation
@@ -58,16 +57,13 @@ type committer struct {
 }
 
 func newCommitter(f *file, d *due) *committer {
-	c := &committer{file: f, due: d, idle: make(chan struct{})}
-	c.operations.New = func() any { return &operation{answer: make(chan error, 1)} }
-	return c
+	return &committer{file: f, due: d, idle: make(chan struct{})}
 }
 
 // do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
 // change is stored.
 func (c *committer) do(run func(t *table, o *operation) error) error {
-	o := c.operations.Get().(*operation)
-	o.run = run
+	o := &operation{run: run, answer: make(chan error, 1)}
 	lead, err := c.join(o)
 	if err != nil {
 		return err
@@ -80,8 +76,6 @@ func (c *committer) do(run func(t *table, o *operation) error) error {
 		c.lead()
 		err = <-o.answer
 	}
-	o.run = nil
-	c.operations.Put(o)
 	return err
 }
 
@@ -206,7 +200,7 @@ func (c *committer) settle(batch []*operation, err error) {
 		if err != nil && answer == nil {
 			answer = fmt.Errorf("writing the journal: %w", err)
 		}
-		o.rejection, batch[i] = nil, nil
+		batch[i] = nil
 		o.answer <- answer
 	}
 }
