@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/maypok86/otter/v2"
 	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -17,7 +19,6 @@ import (
 	"pawl.dev/services/identity"
 	"pawl.dev/services/similar"
 
-	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -28,9 +29,21 @@ const modelPlaybook = "playbook"
 // and servers are accepted unchecked, and playbooks are refused.
 type checks struct {
 	Deps
-	playbooks recent.Cache[playbook] // by hash
-	servers   recent.Cache[struct{}] // by user and id
+	playbooks *otter.Cache[string, playbook] // by hash
+	servers   *otter.Cache[string, struct{}] // by user and id
 }
+
+// answers returns a cache of what a service answered within age, by key, so that not every task asks for it again.
+func answers[V any](age time.Duration) *otter.Cache[string, V] {
+	return otter.Must(&otter.Options[string, V]{MaximumSize: maxAnswers, ExpiryCalculator: otter.ExpiryWriting[string, V](age), Clock: clock(time.Now())})
+}
+
+// clock is an otter.Clock without ticks, which begins at a time: old answers are removed when others are added.
+type clock time.Time
+
+func (c clock) NowNano() int64 { return int64(time.Since(time.Time(c))) }
+
+func (clock) Tick(time.Duration) <-chan time.Time { return nil }
 
 // playbook is the planner's description of an accepted playbook.
 type playbook struct {
@@ -68,7 +81,7 @@ func (c *checks) agent(ctx context.Context, user string, a *storagev1.Agent) err
 func (c *checks) mcpServers(ctx context.Context, user string, ids []string) error {
 	for _, id := range ids {
 		key := user + "\x00" + id
-		if _, exists := c.servers.Get(key); exists {
+		if _, exists := c.servers.GetIfPresent(key); exists {
 			continue
 		}
 		_, err := c.Pool.GetMcpServer(identity.OnBehalfOf(ctx, user), &mcppoolv1.GetMcpServerRequest{Id: id})
@@ -77,7 +90,7 @@ func (c *checks) mcpServers(ctx context.Context, user string, ids []string) erro
 				"there is no MCP server %q; see `pawl mcp list`, or register it with `pawl mcp add`", id)
 		}
 		if err == nil {
-			c.servers.Put(key, struct{}{})
+			c.servers.Set(key, struct{}{})
 		}
 	}
 	return nil
@@ -149,7 +162,7 @@ func checkStepLimit(head *storagev1.TaskHead, steps uint32) error {
 
 func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, error) {
 	sum := sha256.Sum256([]byte(inputs + "\x00" + text)) // JSON has no zero byte
-	if book, accepted := c.playbooks.Get(string(sum[:])); accepted {
+	if book, accepted := c.playbooks.GetIfPresent(string(sum[:])); accepted {
 		return book, nil
 	}
 	res, err := c.Planner.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{Playbook: text, InputsJson: &inputs})
@@ -164,6 +177,6 @@ func (c *checks) playbook(ctx context.Context, text, inputs string) (playbook, e
 	default:
 		book.goal = fmt.Sprintf("Playbook of %d steps", book.steps)
 	}
-	c.playbooks.Put(string(sum[:]), book)
+	c.playbooks.Set(string(sum[:]), book)
 	return book, nil
 }

@@ -176,11 +176,8 @@ func checkFlow(flows map[string]flow.Flow, kind string) (flow.Flow, error) {
 // mergeOptions returns the agent's options with those that a request sets.
 func mergeOptions(agent, req *executorv1.PlanOptions) *executorv1.PlanOptions {
 	out := &executorv1.PlanOptions{}
-	for _, o := range []*executorv1.PlanOptions{agent, req} {
-		if o != nil {
-			proto.Merge(out, o)
-		}
-	}
+	proto.Merge(out, agent)
+	proto.Merge(out, req)
 	return out
 }
 

@@ -21,7 +21,6 @@ import (
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
-	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -62,6 +61,8 @@ const (
 	playbookAge = time.Minute
 	// serverAge is how long the pool's answer that a server exists is kept.
 	serverAge = 2 * time.Second
+	// maxAnswers bounds the answers that are kept.
+	maxAnswers = 1000
 )
 
 var (
@@ -78,9 +79,7 @@ func Register(r grpc.ServiceRegistrar, d Deps) {
 
 // NewTasks returns the implementation of ExecutorService.
 func NewTasks(d Deps) *Tasks {
-	return &Tasks{Deps: d, check: &checks{
-		Deps: d, playbooks: recent.Cache[playbook]{Age: playbookAge, Limit: 256}, servers: recent.Cache[struct{}]{Age: serverAge, Limit: 4096},
-	}}
+	return &Tasks{Deps: d, check: &checks{Deps: d, playbooks: answers[playbook](playbookAge), servers: answers[struct{}](serverAge)}}
 }
 
 // Healthy returns why the service cannot work now, or nil. Health checks call it.
@@ -123,7 +122,7 @@ func apiError(err, notFound error) error {
 			"the task has not ended yet; cancel it first")
 	case errors.Is(err, journal.ErrDamaged):
 		return errs.New(codes.DataLoss, commonv1.ErrorReason_ERROR_REASON_DATA_DAMAGED,
-			"%w; `pawl store check` shows what is damaged", err)
+			"%w; stop pawl, run `pawl store check`, and restore the file from a backup", err)
 	case errors.As(err, &typed):
 		return typed
 	case errors.Is(err, journal.ErrNotFound):

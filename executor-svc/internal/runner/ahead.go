@@ -40,10 +40,15 @@ func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *his
 			text, ok := outputs[name]
 			return text, ok
 		})
-		if next == nil {
-			s.setAhead(lane, nil)
-		} else if !s.dropFirstAhead(lane) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch rest := s.ahead[lane]; {
+		case len(rest) == 0: // all were dropped meanwhile
 			return nil
+		case next == nil:
+			delete(s.ahead, lane)
+		default:
+			s.ahead[lane] = rest[1:]
 		}
 		return next
 	}
@@ -154,17 +159,6 @@ func (s *Session) setAhead(lane uint32, steps []*plannerv1.PlannedStep) {
 	} else {
 		s.ahead[lane] = steps
 	}
-}
-
-// dropFirstAhead removes the first step that was planned ahead in a lane. It returns false if all were dropped meanwhile.
-func (s *Session) dropFirstAhead(lane uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ahead[lane]) == 0 {
-		return false
-	}
-	s.ahead[lane] = s.ahead[lane][1:]
-	return true
 }
 
 func quote(text string) string {

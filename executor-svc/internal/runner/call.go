@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -130,7 +132,7 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: addUsage(nil, res.GetModelUsage())}
 		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
-				ErrMsg: toolError(res), DataJson: st.GetInputJson(),
+				ErrMsg: cmp.Or(strings.TrimSpace(validUTF8(text(res))), "the tool failed without a message"), DataJson: st.GetInputJson(),
 				Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
 			}
 		} else if out.Output = output(res); next != nil {

@@ -76,17 +76,17 @@ func (s *Session) listWithSlot(ctx context.Context, l *toolList, slots chan stru
 		close(l.slow)
 	})
 	key, began, patience := s.head.GetUserSub()+"\x00"+l.id, time.Now(), slowAfter
-	if _, suspect := s.r.slow.Get(key); suspect {
+	if _, suspect := s.r.slow.GetIfPresent(key); suspect {
 		patience = suspectPatience
 	}
 	timer := time.AfterFunc(patience, func() {
-		s.r.slow.Put(key, struct{}{})
+		s.r.slow.Set(key, struct{}{})
 		slow()
 	})
 	s.loadList(ctx, l)
 	timer.Stop()
 	if time.Since(began) < slowAfter {
-		s.r.slow.Delete(key)
+		s.r.slow.Invalidate(key)
 	}
 	slow()
 }

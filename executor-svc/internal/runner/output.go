@@ -68,11 +68,3 @@ func text(res *mcppoolv1.CallResult) string {
 	}
 	return strings.Join(parts, "\n")
 }
-
-// toolError returns the text of a result that is marked as an error.
-func toolError(res *mcppoolv1.CallResult) string {
-	if t := strings.TrimSpace(validUTF8(text(res))); t != "" {
-		return t
-	}
-	return "the tool failed without a message"
-}

@@ -173,19 +173,14 @@ func (p *planRun) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc
 			return res, nil, nil
 		}
 		full := validUTF8(res.GetAnswer())
+		if pieces := shown + pending; pieces != "" && pieces != full {
+			err = errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner's answer differs from the pieces that it sent")
+		}
 		return res, &flow.Answered{
 			Text: strings.TrimPrefix(full, shown), FullAnswer: full,
 			NotReached: res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED,
-		}, checkPieces(full, shown+pending)
+		}, err
 	}
-}
-
-// checkPieces returns an error if an answer differs from its pieces.
-func checkPieces(full, pieces string) error {
-	if pieces != "" && pieces != full {
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the planner's answer differs from the pieces that it sent")
-	}
-	return nil
 }
 
 func shorten(goal string) string {

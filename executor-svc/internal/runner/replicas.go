@@ -88,7 +88,7 @@ func (s *Session) sendToReplica(ctx context.Context, at location, send func(cont
 	}
 	var to peer.Peer
 	err := send(s.toServer(ctx, at.mcpID), s.r.pool, grpc.Peer(&to))
-	addr, known := s.r.poolAddrs.Get(at.poolID)
+	addr, known := s.r.poolAddrs.GetIfPresent(at.poolID)
 	if !known || to.Addr != nil && to.Addr.String() == addr {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 	if err != nil {
 		s.log.WarnContext(ctx, "the replicas of the MCP pool cannot be found", "error", err)
 	}
-	first, known := s.r.poolAddrs.Get(poolID)
+	first, known := s.r.poolAddrs.GetIfPresent(poolID)
 	if !known {
 		return all
 	}

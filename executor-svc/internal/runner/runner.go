@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/maypok86/otter/v2"
+
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
@@ -14,7 +16,6 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
-	"pawl.dev/executor-svc/internal/recent"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -43,9 +44,9 @@ type Runner struct {
 	streams  streamPool
 	releases releaseQueue
 	// poolAddrs remembers the addresses of the MCP pool's replicas by their pool_id.
-	poolAddrs recent.Cache[string]
+	poolAddrs *otter.Cache[string, string]
 	// slow remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one task.
-	slow recent.Cache[struct{}]
+	slow *otter.Cache[string, struct{}]
 }
 
 // New returns a runner.
@@ -57,7 +58,8 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	cfg.TextDelay = cmp.Or(cfg.TextDelay, 25*time.Millisecond)
 	return &Runner{
 		cfg: cfg, planner: planner, pool: pool, log: log,
-		poolAddrs: recent.Cache[string]{Limit: maxPoolAddrs}, slow: recent.Cache[struct{}]{Limit: maxSlow},
+		poolAddrs: otter.Must(&otter.Options[string, string]{MaximumSize: maxPoolAddrs}),
+		slow:      otter.Must(&otter.Options[string, struct{}]{MaximumSize: maxSlow}),
 	}
 }
 

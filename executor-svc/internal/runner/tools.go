@@ -114,7 +114,7 @@ func (s *Session) listTools(ctx context.Context, l *toolList) error {
 			return err
 		}
 		if at.Addr != nil && page.GetPoolId() != "" {
-			s.r.poolAddrs.Put(page.GetPoolId(), at.Addr.String())
+			s.r.poolAddrs.Set(page.GetPoolId(), at.Addr.String())
 		}
 		s.noteLocation(location{page.GetPoolId(), l.id})
 		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()

@@ -98,6 +98,7 @@ func (s *Store) DeleteAgent(ctx context.Context, user, id string, ifRev uint64) 
 				return err
 			}
 		}
-		return t.Delete(k)
+		t.Delete(k)
+		return nil
 	})
 }

@@ -43,7 +43,7 @@ func (s *Store) Check() error {
 func CheckFile(path string) ([]Problem, error) {
 	f, torn, err := openToRead(path)
 	if err != nil {
-		return nil, checkError{err}
+		return nil, err
 	}
 	problems, err := checkFile(f)
 	for _, suspect := range []error{metaProblem(path), torn} {
@@ -53,13 +53,6 @@ func CheckFile(path string) ([]Problem, error) {
 	}
 	return problems, errors.Join(err, f.db.Close())
 }
-
-// checkError leaves out the advice to run the check.
-type checkError struct{ error }
-
-func (e checkError) Error() string { return strings.ReplaceAll(e.error.Error(), damageAdvice, "") }
-
-func (e checkError) Unwrap() error { return e.error }
 
 func checkFile(f *file) ([]Problem, error) {
 	c := &checker{}
@@ -87,10 +80,10 @@ type checker struct {
 	problems []Problem
 }
 
-// add records a problem. It leaves out what Where says already, and the advice to run the check.
+// add records a problem. It leaves out what Where says already.
 func (c *checker) add(where string, what any) {
 	if len(c.problems) < maxProblems {
-		text := strings.TrimPrefix(strings.ReplaceAll(fmt.Sprint(what), damageAdvice, ""), where+": ")
+		text := strings.TrimPrefix(fmt.Sprint(what), where+": ")
 		c.problems = append(c.problems, Problem{Where: where, What: text})
 	}
 }
@@ -197,18 +190,11 @@ func entriesOf(t *table, id uuid.UUID) (map[string]bool, error) {
 		return nil, err
 	}
 	st, err := storedState(t, id)
-	if err != nil || st == nil {
+	if err != nil {
 		return nil, err
 	}
-	user := head.GetUserSub()
-	want := map[string]bool{string(userKey(user, id)): true}
-	if conv := head.GetConversationId(); conv != "" {
-		want[string(append(conversationPrefix(user, conv), id[:]...))] = true
-	}
-	if r := head.GetRequestId(); r != "" {
-		want[string(requestKey(user, r))] = true
-	}
-	if k := timeKey(st, id); k != nil {
+	want := map[string]bool{}
+	for _, k := range indexKeys(id, head, &st) {
 		want[string(k)] = true
 	}
 	if isActive(st.status) || hasCommands(t, id) {

@@ -57,19 +57,17 @@ const (
 )
 
 // put adds the change to the operation, and stores the entry if the task is due, else removes it from the index.
-func (e *dueEntry) put(t *table, o *operation) (err error) {
+func (e *dueEntry) put(t *table, o *operation) error {
 	o.changes = append(o.changes, e.dueChange)
 	k := dueKey(e.id)
 	if !e.runs && !e.commands {
-		if e.seq == 0 {
-			return nil
+		if e.seq != 0 {
+			t.Delete(k)
 		}
-		return t.Delete(k)
+		return nil
 	}
 	if e.seq == 0 {
-		if e.seq, err = t.NextSequence(); err != nil {
-			return err
-		}
+		e.seq = t.NextSequence()
 	}
 	flags := byte(0)
 	if e.runs {

@@ -40,15 +40,13 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		if err := w.checkFollows(old, o.owned, t.Epoch); err != nil {
 			return err
 		}
-		return w.put(b, o, old)
+		return w.put(b, o, &old)
 	})
 }
 
 // checkFollows returns an error if the transition does not follow the stored state or its writer does not own the task.
-func (w *storedTransition) checkFollows(old *taskState, owned bool, epoch uint64) error {
+func (w *storedTransition) checkFollows(old taskState, owned bool, epoch uint64) error {
 	switch {
-	case old == nil:
-		return journal.ErrNotFound
 	case !owned:
 		return fmt.Errorf("epoch %d does not own the task: %w", epoch, journal.ErrStale)
 	case old.rev+1 != w.state.rev:
@@ -59,24 +57,23 @@ func (w *storedTransition) checkFollows(old *taskState, owned bool, epoch uint64
 	return nil
 }
 
-// storedState returns the state of a stored task, or nil.
-func storedState(t *table, id uuid.UUID) (*taskState, error) {
+// storedState returns the state of a stored task. ErrNotFound.
+func storedState(t *table, id uuid.UUID) (taskState, error) {
 	k := taskKey(id, partCheckpoint)
 	v, err := get(t, k)
-	if err != nil {
-		return nil, err
-	}
-	if v == nil {
-		if t.Get(taskKey(id, partHead)) != nil {
-			return nil, damagedError(name(k), errMissing)
-		}
-		return nil, nil
+	switch {
+	case err != nil:
+		return taskState{}, err
+	case v == nil && t.Get(taskKey(id, partHead)) == nil:
+		return taskState{}, journal.ErrNotFound
+	case v == nil:
+		return taskState{}, damagedError(name(k), errMissing)
 	}
 	st, _, err := readState(v)
 	if err != nil {
-		return nil, damagedError(name(k), err)
+		return taskState{}, damagedError(name(k), err)
 	}
-	return &st, nil
+	return st, nil
 }
 
 // Create implements journal.Tasks.
@@ -192,11 +189,8 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 	}
 	err = s.c.do(func(t *table, o *operation) error {
 		st, err := storedState(t, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case st == nil:
-			return journal.ErrNotFound
 		}
 		e, err := storedDue(t, id)
 		if err != nil {
@@ -210,9 +204,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 			e.id, e.user = id, head.GetUserSub()
 		}
 		// The sequence is stored: numbers grow across restarts, and none is used twice.
-		if no, err = t.NextSequence(); err != nil {
-			return err
-		}
+		no = t.NextSequence()
 		if err := put(t, numberedKey(id, partCommand, no), command); err != nil {
 			return err
 		}

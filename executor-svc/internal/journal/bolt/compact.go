@@ -42,7 +42,9 @@ func Compact(path string) (before, after int64, err error) {
 	if err := copyTo(f.db, fresh); err != nil {
 		return 0, 0, fmt.Errorf("copying %s; the file is as it was: %w", path, err)
 	}
-	if before, after, err = sizes(path, fresh); err != nil {
+	old, err1 := os.Stat(path)
+	copied, err2 := os.Stat(fresh)
+	if err := errors.Join(err1, err2); err != nil {
 		return 0, 0, err
 	}
 	// The log is applied, so it can go. It goes first: after the rename another process may open the copy and begin a new log.
@@ -52,7 +54,7 @@ func Compact(path string) (before, after int64, err error) {
 	if err := os.Rename(fresh, path); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
-	return before, after, wal.SyncFolder(filepath.Dir(path))
+	return old.Size(), copied.Size(), wal.SyncFolder(filepath.Dir(path))
 }
 
 // openApplied opens a journal for reading, and applies its log if it has changes that are not in the file.
@@ -88,15 +90,6 @@ func removeLeftovers(dir string) error {
 		err = errors.Join(err, os.RemoveAll(folder))
 	}
 	return err
-}
-
-func sizes(old, fresh string) (before, after int64, err error) {
-	a, err1 := os.Stat(old)
-	b, err2 := os.Stat(fresh)
-	if err := errors.Join(err1, err2); err != nil {
-		return 0, 0, err
-	}
-	return a.Size(), b.Size(), nil
 }
 
 // copyTo copies all entries into a new file, and checks the copy.

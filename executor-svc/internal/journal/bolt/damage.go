@@ -7,12 +7,9 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// damageAdvice ends the errors of damagedError.
-const damageAdvice = "; stop pawl, run pawl store check, and restore the file from a backup"
-
-// damagedError returns an ErrDamaged that names the entry, the reason and what to do.
+// damagedError returns an ErrDamaged that names the entry and the reason.
 func damagedError(what string, why any) error {
-	return fmt.Errorf("%s: %w (%v)%s", what, journal.ErrDamaged, why, damageAdvice)
+	return fmt.Errorf("%s: %w (%v)", what, journal.ErrDamaged, why)
 }
 
 // errMissing: an entry that others depend on is missing.

@@ -8,6 +8,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Delete implements journal.Tasks.
@@ -22,14 +23,28 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 	return s.c.do(func(t *table, o *operation) error { return remove(t, o, id) })
 }
 
+// indexKeys returns the keys of a task outside its own prefix, except those of the index of due tasks and of payloads.
+func indexKeys(id uuid.UUID, h *storagev1.TaskHead, st *taskState) [][]byte {
+	user := h.GetUserSub()
+	keys := [][]byte{userKey(user, id)}
+	if conv := h.GetConversationId(); conv != "" {
+		keys = append(keys, append(conversationPrefix(user, conv), id[:]...))
+	}
+	if r := h.GetRequestId(); r != "" {
+		keys = append(keys, requestKey(user, r))
+	}
+	if k := timeKey(st, id); k != nil {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
 // remove deletes a task that has ended.
 func remove(t *table, o *operation, id uuid.UUID) error {
 	st, err := storedState(t, id)
 	switch {
 	case err != nil:
 		return err
-	case st == nil:
-		return journal.ErrNotFound
 	case !state.Ended(st.status):
 		return journal.ErrNotEnded
 	}
@@ -37,13 +52,7 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	keys := [][]byte{userKey(head.GetUserSub(), id), dueKey(id), timeKey(st, id)}
-	if conv := head.GetConversationId(); conv != "" {
-		keys = append(keys, append(conversationPrefix(head.GetUserSub(), conv), id[:]...))
-	}
-	if r := head.GetRequestId(); r != "" {
-		keys = append(keys, requestKey(head.GetUserSub(), r))
-	}
+	keys := append(indexKeys(id, head, &st), dueKey(id))
 	prefix := taskPrefix(nil, id)
 	var sums []hash
 	for c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix); {
@@ -53,14 +62,10 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 		keys = append(keys, bytes.Clone(c.key))
 	}
 	for _, k := range keys {
-		if err := t.Delete(k); err != nil {
-			return err
-		}
+		t.Delete(k)
 	}
 	for _, sum := range sums {
-		if err := dropPayload(t, id, sum); err != nil {
-			return err
-		}
+		dropPayload(t, id, sum)
 	}
 	o.changes = append(o.changes, dueChange{id: id, gone: true})
 	return nil

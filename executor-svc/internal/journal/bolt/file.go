@@ -130,7 +130,16 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 		if err != nil {
 			return err
 		}
-		return checkLength(handle, db)
+		info, err := handle.Stat()
+		if err != nil {
+			return err
+		}
+		return db.View(func(tx *bbolt.Tx) error {
+			if tx.Size() > info.Size() {
+				return fmt.Errorf("%w: it is shorter than its meta page says", journal.ErrDamaged)
+			}
+			return nil
+		})
 	})
 	switch {
 	case err == nil:
@@ -142,18 +151,4 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 		_ = handle.Close()
 	}
 	return nil, nil, err
-}
-
-// checkLength checks that the file is as long as its meta page says.
-func checkLength(handle *os.File, db *bbolt.DB) error {
-	info, err := handle.Stat()
-	if err != nil {
-		return err
-	}
-	return db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > info.Size() {
-			return fmt.Errorf("%w: it is shorter than its meta page says", journal.ErrDamaged)
-		}
-		return nil
-	})
 }

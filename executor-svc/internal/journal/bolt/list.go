@@ -72,9 +72,11 @@ func (s *Store) listBefore(t *table, q journal.Query, prefix, end []byte, page *
 
 // match returns a task if it matches the query, else nil.
 func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, error) {
-	matches, err := indexMatches(t, q, id)
-	if !matches || err != nil {
-		return nil, err
+	if len(q.Statuses) > 0 || q.AgentID != "" {
+		i, err := readIndex(t, userKey(q.User, id))
+		if err != nil || len(q.Statuses) > 0 && !slices.Contains(q.Statuses, i.GetStatus()) || q.AgentID != "" && q.AgentID != i.GetAgentId() {
+			return nil, err
+		}
 	}
 	task, err := s.read(t, id)
 	if errors.Is(err, journal.ErrNotFound) {
@@ -88,18 +90,6 @@ func (s *Store) match(t *table, q journal.Query, id uuid.UUID) (*journal.Task, e
 		return nil, nil
 	}
 	return task, nil
-}
-
-func indexMatches(t *table, q journal.Query, id uuid.UUID) (bool, error) {
-	if len(q.Statuses) == 0 && q.AgentID == "" {
-		return true, nil
-	}
-	i, err := readIndex(t, userKey(q.User, id))
-	if err != nil {
-		return false, err
-	}
-	return (len(q.Statuses) == 0 || slices.Contains(q.Statuses, i.GetStatus())) &&
-		(q.AgentID == "" || q.AgentID == i.GetAgentId()), nil
 }
 
 func readIndex(t *table, key []byte) (*storagev1.TaskIndex, error) {

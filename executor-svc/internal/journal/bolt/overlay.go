@@ -117,8 +117,6 @@ type table struct {
 	sought change
 }
 
-var errReadOnly = errors.New("this transaction is for reading")
-
 // Get returns the value of a key, or nil. The value is valid as long as the table.
 func (t *table) Get(key []byte) []byte {
 	t.sought.key = key
@@ -130,30 +128,16 @@ func (t *table) Get(key []byte) []byte {
 	return t.base.Get(key)
 }
 
-// Put stores a value. It keeps key and value, which must not change afterwards.
-func (t *table) Put(key, value []byte) error {
-	if t.batch == nil {
-		return errReadOnly
-	}
-	return t.batch.put(key, value)
-}
+// Put stores a value. It keeps key and value, which must not change afterwards. Put, Delete and NextSequence need a batch.
+func (t *table) Put(key, value []byte) error { return t.batch.put(key, value) }
 
 // Delete removes a key if it exists. It keeps the key, which must not change afterwards.
-func (t *table) Delete(key []byte) error {
-	if t.batch == nil {
-		return errReadOnly
-	}
-	t.batch.delete(key)
-	return nil
-}
+func (t *table) Delete(key []byte) { t.batch.delete(key) }
 
 // NextSequence returns a number greater than all before it, also across restarts.
-func (t *table) NextSequence() (uint64, error) {
-	if t.batch == nil {
-		return 0, errReadOnly
-	}
+func (t *table) NextSequence() uint64 {
 	t.batch.sequence++
-	return t.batch.sequence, nil
+	return t.batch.sequence
 }
 
 // cursor iterates over a table in one direction. A change of the table makes it invalid.

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -108,17 +107,6 @@ func TestBatchRefusesWhatTheFileRefuses(t *testing.T) {
 	}
 	if err := b.put(make([]byte, bbolt.MaxKeySize), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// A reader cannot write.
-func TestReaderCannotWrite(t *testing.T) {
-	r := &table{}
-	_, err := r.NextSequence()
-	for name, err := range map[string]error{"Put": r.Put([]byte("k"), nil), "Delete": r.Delete([]byte("k")), "NextSequence": err} {
-		if !errors.Is(err, errReadOnly) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

@@ -28,15 +28,12 @@ func putPayloads(t *table, id uuid.UUID, all []payload) error {
 }
 
 // dropPayload removes a task's reference to a payload, and the payload with its last reference.
-func dropPayload(t *table, id uuid.UUID, sum hash) error {
-	if err := t.Delete(referenceKey(sum, id)); err != nil {
-		return err
-	}
+func dropPayload(t *table, id uuid.UUID, sum hash) {
+	t.Delete(referenceKey(sum, id))
 	prefix := append([]byte{kindReference}, sum[:]...)
-	if c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix) {
-		return nil
+	if c := t.ascend(prefix); !c.next() || !hasPrefix(c.key, prefix) {
+		t.Delete(payloadKey(sum))
 	}
-	return t.Delete(payloadKey(sum))
 }
 
 // payload returns the data of a payload.

@@ -165,13 +165,13 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.
 		return all, nil
 	}
 	st, err := storedState(t, id)
-	if err == nil && st != nil && st.lastSeq >= next {
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return all, nil
+	case err == nil && st.lastSeq >= next:
 		err = damagedError(name(numberedKey(id, partRecord, next)), errMissing)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // firstRecordKey returns the key of the last record that begins at seq after+1 or before; if there is none, a key from which to seek.

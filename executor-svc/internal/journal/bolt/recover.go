@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,12 +28,6 @@ func (s logState) put(b *bbolt.Bucket) error {
 		flag = 1
 	}
 	return b.Put(keyLog, withChecksum(keyLog, append(v, flag)))
-}
-
-// newLogState is the state of a new file.
-func newLogState() (s logState) {
-	_, _ = rand.Read(s.id[:]) // never fails
-	return s
 }
 
 // logState reads the file's entry about its log. If one of the file's two meta pages is not valid, the other page may be older than the

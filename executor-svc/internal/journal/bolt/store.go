@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -44,6 +45,9 @@ func Open(path string) (*Store, error) {
 	suspect := metaProblem(path) // before the first transaction writes a meta page
 	d, torn, err := start(f)
 	if err != nil {
+		if errors.Is(err, journal.ErrDamaged) {
+			err = fmt.Errorf("%w; run pawl store check, and restore the file from a backup", err)
+		}
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
 	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: errors.Join(suspect, torn)}, nil
@@ -58,7 +62,9 @@ func initialize(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), newLogState().put(b))
+	var log logState
+	_, _ = rand.Read(log.id[:]) // never fails
+	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), log.put(b))
 }
 
 // start applies the log, begins a new generation of claims, and reads the tasks that are due. torn is the reason why the newest

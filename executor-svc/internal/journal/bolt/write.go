@@ -124,9 +124,7 @@ func (w *storedTransition) putTime(t *table, old *taskState) error {
 		return nil
 	}
 	if k := timeKey(old, w.id); k != nil {
-		if err := t.Delete(k); err != nil {
-			return err
-		}
+		t.Delete(k)
 	}
 	if k := timeKey(&w.state, w.id); k != nil {
 		return put(t, k, []byte(w.head.GetUserSub()))
@@ -137,9 +135,7 @@ func (w *storedTransition) putTime(t *table, old *taskState) error {
 // putDue removes the applied commands from the inbox and updates the index of due tasks.
 func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error {
 	for _, no := range w.applied {
-		if err := t.Delete(numberedKey(w.id, partCommand, no)); err != nil {
-			return err
-		}
+		t.Delete(numberedKey(w.id, partCommand, no))
 	}
 	if old != nil && old.status == w.state.status && len(w.applied) == 0 && old.indexTime == w.state.indexTime {
 		return nil
