@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -66,7 +65,7 @@ func (s *Server) find(ctx context.Context, id string) (identity.Principal, *regi
 	}
 	server, err := s.Registry.Lookup(p.Sub, id)
 	if err != nil {
-		return p, nil, registryError(err, id)
+		return p, nil, err
 	}
 	return p, server, nil
 }
@@ -101,14 +100,9 @@ func (s *Server) findChangeable(ctx context.Context, id, owner string) (identity
 	}
 	switch {
 	case err != nil:
-		return p, nil, registryError(err, id)
+		return p, nil, err
 	case server.Owner != p.Sub && !p.IsOperator():
 		return p, nil, denied("MCP server %s is shared by all users: only an operator may change it", id)
-	case server.FromConfig && server.Builtin != nil:
-		return p, nil, failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
-			"MCP server %s is built in: the program's flags define it; `pawl mcp deactivate %[1]s` keeps your tasks from using it", id)
-	case server.FromConfig:
-		return p, nil, registryError(registry.ErrFromConfig, id)
 	}
 	return p, server, s.checkWritable()
 }
@@ -123,31 +117,6 @@ func (s *Server) checkWritable() error {
 			"nothing was changed, because the other replicas would not receive the change: %w; an operator has to give all replicas the same key and restart them", err)
 	}
 	return nil
-}
-
-// registryError turns an error of the registry into the one that clients get.
-func registryError(err error, id string) error {
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
-			"there is no MCP server %.64q; `pawl mcp list` lists the servers", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
-	case errors.Is(err, registry.ErrExists):
-		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
-			"there is an MCP server %s already; choose another id, or update that server", id)
-	case errors.Is(err, registry.ErrChanged):
-		return errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT,
-			"MCP server %s changed since you read it; read it again", id)
-	case errors.Is(err, registry.ErrFromConfig):
-		return failed(commonv1.ErrorReason_ERROR_REASON_READ_ONLY,
-			"MCP server %s comes from a configuration file; edit that file and restart the pool", id)
-	case errors.Is(err, registry.ErrRequestReused):
-		return errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
-			"the request_id was used for another request; choose a new one")
-	case errors.Is(err, registry.ErrStorage):
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
-	default:
-		return err
-	}
 }
 
 func disabled(server *registry.Server) *errs.Error {

@@ -49,7 +49,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	}
 	created, err := s.Registry.Create(p.Sub, req.GetRequestId(), digest, server)
 	if err != nil {
-		return nil, registryError(err, server.ID)
+		return nil, err
 	}
 	return s.show(p, created), nil
 }
@@ -163,7 +163,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 		return cmp.Or(edit(p, server, req), s.checkDataFolder(server))
 	})
 	if err != nil {
-		return nil, registryError(err, current.ID)
+		return nil, err
 	}
 	keep := updated.Revision()
 	if updated.Disabled {
@@ -184,7 +184,7 @@ func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpSe
 	}
 	deleted, err := s.Registry.Delete(current.Owner, current.ID, req.GetEtag())
 	if err != nil {
-		return nil, registryError(err, current.ID)
+		return nil, err
 	}
 	s.Pool.Retire(deleted.UID, "")
 	s.Forget(ctx, deleted)
@@ -220,7 +220,7 @@ func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoo
 		return nil, err
 	}
 	if err := s.Registry.SetActive(p.Sub, server, active); err != nil {
-		return nil, registryError(err, id)
+		return nil, err
 	}
 	if !active {
 		s.Pool.RetireUser(server.UID, p.Sub)

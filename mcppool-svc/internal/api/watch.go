@@ -34,7 +34,7 @@ func (s *Server) WatchMcpServers(req *mcppoolv1.WatchMcpServersRequest, stream g
 	defer watcher.Close()
 	for _, id := range req.GetIds() {
 		if _, err := s.Registry.Lookup(p.Sub, id); err != nil {
-			return registryError(err, id)
+			return err
 		}
 	}
 	s.Pool.Wake(p.Sub)

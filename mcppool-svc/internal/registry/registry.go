@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,18 +11,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/store"
-)
-
-// The errors of a Registry.
-var (
-	ErrNotFound      = errors.New("there is no such MCP server")
-	ErrExists        = errors.New("an MCP server with that id exists already")
-	ErrChanged       = errors.New("the MCP server changed meanwhile")
-	ErrFromConfig    = errors.New("the MCP server comes from a configuration file")
-	ErrRequestReused = errors.New("the request_id was used for another request")
-	ErrStorage       = errors.New("storing failed")
+	"pawl.dev/services/errs"
 )
 
 // Buckets of the store.
@@ -39,6 +32,7 @@ func Buckets() []string {
 }
 
 // Registry keeps the registered servers. It is safe for concurrent use. The servers that it returns are shared: do not change them.
+// Its errors are *errs.Error.
 type Registry struct {
 	store store.Store
 	log   *slog.Logger
@@ -101,7 +95,7 @@ func (r *Registry) read(bucket, key string, value []byte) error {
 
 // Lookup returns the server with an id that a user sees: the user's own, else the shared one.
 func (r *Registry) Lookup(user, id string) (*Server, error) {
-	if own, err := r.Of(user, id); err == nil {
+	if own := r.get(user, id); own != nil {
 		return own, nil
 	}
 	return r.Of("", id)
@@ -109,12 +103,18 @@ func (r *Registry) Lookup(user, id string) (*Server, error) {
 
 // Of returns the server with an id that belongs to an owner (empty: shared by all users).
 func (r *Registry) Of(owner, id string) (*Server, error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if s := r.servers[pairKey(owner, id)]; s != nil {
+	if s := r.get(owner, id); s != nil {
 		return s, nil
 	}
-	return nil, ErrNotFound
+	return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND,
+		"there is no MCP server %.64q; `pawl mcp list` lists the servers", id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
+}
+
+// get returns a server, or nil.
+func (r *Registry) get(owner, id string) *Server {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.servers[pairKey(owner, id)]
 }
 
 // All returns the servers of all owners, in no order.
@@ -172,7 +172,7 @@ type activation struct {
 }
 
 // Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first request created.
-// Errors: ErrExists if the owner already sees a server with that id, ErrRequestReused, ErrStorage.
+// The owner must not see a server with that id already.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -183,14 +183,16 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 			switch {
 			case existing.Request != request:
 			case existing.RequestDigest != digest:
-				return nil, ErrRequestReused
+				return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED,
+					"the request_id was used for another request; choose a new one")
 			default:
 				return existing, nil
 			}
 		}
 	}
 	if _, err := r.Lookup(s.Owner, s.ID); err == nil {
-		return nil, ErrExists
+		return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
+			"there is an MCP server %s already; choose another id, or update that server", s.ID)
 	}
 	s = s.Clone()
 	s.UID, s.Generation, s.FromConfig = uuid.Must(uuid.NewV7()).String(), 1, false
@@ -205,8 +207,8 @@ func (s *Server) change() store.Change {
 	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: store.Encode(record{recordVersion, *s})}
 }
 
-// Update replaces a server with a copy that edit has changed. If edit fails, Update returns the error of edit as it is. Other errors: ErrNotFound,
-// ErrFromConfig, ErrChanged if etag is set and not current, ErrStorage.
+// Update replaces a server with a copy that edit has changed. If edit fails, Update returns the error of edit as it is. etag, if set, must be
+// current.
 func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -225,7 +227,7 @@ func (r *Registry) Update(owner, id, etag string, edit func(*Server) error) (*Se
 	return s, r.commit(s.Owner, []store.Change{s.change()})
 }
 
-// Delete removes a server and its activations, and returns the server. Its errors are those of Update.
+// Delete removes a server and its activations, and returns the server. etag, if set, must be current.
 func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -258,18 +260,24 @@ func (r *Registry) findChangeable(owner, id, etag string) (*Server, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case s.FromConfig && s.Builtin != nil:
+		return nil, readOnly("MCP server %s is built in: the program's flags define it; `pawl mcp deactivate %[1]s` keeps your tasks from using it", id)
 	case s.FromConfig:
-		return nil, ErrFromConfig
+		return nil, readOnly("MCP server %s comes from a configuration file; edit that file and restart the pool", id)
 	case etag != "" && etag != s.Etag():
-		return nil, ErrChanged
+		return nil, errs.New(codes.Aborted, commonv1.ErrorReason_ERROR_REASON_CONFLICT, "MCP server %s changed since you read it; read it again", id)
 	}
 	return s, nil
+}
+
+func readOnly(format, id string) *errs.Error {
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_READ_ONLY, format, id).With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 }
 
 // commit stores changes that concern a user (empty: all users), and reads the values back, because another replica may have written too.
 func (r *Registry) commit(user string, changes []store.Change) error {
 	if err := r.store.Apply(changes...); err != nil {
-		return errors.Join(ErrStorage, fmt.Errorf("writing the registered MCP servers: %w", err))
+		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "storing failed: writing the registered MCP servers: %w", err)
 	}
 	r.mu.Lock()
 	for _, c := range changes {

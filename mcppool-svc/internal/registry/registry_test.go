@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	bolt "go.etcd.io/bbolt"
+	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/errs"
 )
 
 // open opens a registry and checks its file when the test ends.
@@ -135,7 +137,7 @@ func TestRepeatedCreate(t *testing.T) {
 	if again, err := r.Create("ann", "r1", "d", stdio("a", "ann")); err != nil || again.UID != first.UID {
 		t.Errorf("repeated: %+v, %v", again, err)
 	}
-	if _, err := r.Create("ann", "r1", "other", stdio("a", "ann")); !errors.Is(err, ErrRequestReused) {
+	if _, err := r.Create("ann", "r1", "other", stdio("a", "ann")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED {
 		t.Errorf("error = %v", err)
 	}
 	if _, err := r.Delete("ann", "a", ""); err != nil {
@@ -155,28 +157,28 @@ func TestChangesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	edit := func(s *Server) error { s.Description = "x"; return nil }
-	failing := errors.New("not that")
+	failing := errs.New(codes.OutOfRange, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "not that")
 	tests := []struct {
 		name string
 		do   func() error
-		want error
+		want commonv1.ErrorReason
 	}{
-		{"unknown", func() error { _, err := r.Update("ann", "none", "", edit); return err }, ErrNotFound},
-		{"another's", func() error { _, err := r.Update("bob", "a", "", edit); return err }, ErrNotFound},
-		{"old etag", func() error { _, err := r.Update("ann", "a", "old", edit); return err }, ErrChanged},
+		{"unknown", func() error { _, err := r.Update("ann", "none", "", edit); return err }, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND},
+		{"another's", func() error { _, err := r.Update("bob", "a", "", edit); return err }, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_NOT_FOUND},
+		{"old etag", func() error { _, err := r.Update("ann", "a", "old", edit); return err }, commonv1.ErrorReason_ERROR_REASON_CONFLICT},
 		{"edit fails", func() error {
 			_, err := r.Update("ann", "a", "", func(*Server) error { return failing })
 			return err
-		}, failing},
-		{"from a file", func() error { _, err := r.Update("", "file", "", edit); return err }, ErrFromConfig},
-		{"delete from a file", func() error { _, err := r.Delete("", "file", ""); return err }, ErrFromConfig},
-		{"delete, old etag", func() error { _, err := r.Delete("ann", "a", "old"); return err }, ErrChanged},
-		{"exists", func() error { _, err := r.Create("ann", "", "", stdio("a", "ann")); return err }, ErrExists},
-		{"a shared one exists", func() error { _, err := r.Create("ann", "", "", stdio("file", "ann")); return err }, ErrExists},
+		}, failing.Reason},
+		{"from a file", func() error { _, err := r.Update("", "file", "", edit); return err }, commonv1.ErrorReason_ERROR_REASON_READ_ONLY},
+		{"delete from a file", func() error { _, err := r.Delete("", "file", ""); return err }, commonv1.ErrorReason_ERROR_REASON_READ_ONLY},
+		{"delete, old etag", func() error { _, err := r.Delete("ann", "a", "old"); return err }, commonv1.ErrorReason_ERROR_REASON_CONFLICT},
+		{"exists", func() error { _, err := r.Create("ann", "", "", stdio("a", "ann")); return err }, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS},
+		{"a shared one exists", func() error { _, err := r.Create("ann", "", "", stdio("file", "ann")); return err }, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.do(); !errors.Is(err, tt.want) {
+			if err := tt.do(); errs.Reason(err) != tt.want {
 				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 		})
@@ -194,7 +196,7 @@ func (brokenStore) Apply(...store.Change) error { return errors.New("disk full")
 func TestCreateThatCannotBeStored(t *testing.T) {
 	r := open(t, "")
 	r.store = brokenStore{}
-	if _, err := r.Create("ann", "r1", "d", stdio("a", "ann")); !errors.Is(err, ErrStorage) || !strings.Contains(err.Error(), "disk full") {
+	if _, err := r.Create("ann", "r1", "d", stdio("a", "ann")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("error = %v", err)
 	}
 	if list := r.Visible("ann"); len(list) != 0 {
