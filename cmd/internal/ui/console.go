@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/term"
@@ -54,7 +55,8 @@ type UI struct {
 	// LeaveNow is set if the command must end at once, because the person pressed Ctrl-C.
 	LeaveNow bool
 
-	lines *Lines
+	lines    *Lines
+	prompter atomic.Pointer[Prompter] // the newest one; nil: there is none
 }
 
 // OS returns the UI of this process.
@@ -100,7 +102,9 @@ func (u *UI) Editor() func(context.Context, string) (string, error) {
 
 // Prompter returns a Prompter on the UI's streams.
 func (u *UI) Prompter() *Prompter {
-	return &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now, Columns: u.ErrColumns()}
+	p := &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now, Columns: u.ErrColumns()}
+	u.prompter.Store(p)
+	return p
 }
 
 // terminalSize returns the size of the first standard stream that is a terminal; 0 if none is.
@@ -158,10 +162,14 @@ func (u *UI) Note(format string, args ...any) {
 	u.Eprintf("%s\n", u.ErrStyle().Dim(Wrap("pawl: "+Line(fmt.Sprintf(format, args...)), u.ErrColumns(), 0, 2)))
 }
 
-// Aside clears the live line and writes a remark to Err. It is for goroutines other than the command's.
+// Aside erases the live line or the open question and writes a remark to Err. It is for goroutines other than the command's.
 func (u *UI) Aside(text string) {
+	rows := 1
+	if p := u.prompter.Load(); p != nil {
+		rows = p.Rows()
+	}
 	if u.Live {
-		u.Eprintf("\r\x1b[K")
+		u.Eprintf("%s", EraseRows(rows))
 	}
 	u.Note("%s", text)
 }

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
@@ -53,14 +54,27 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A question that is wider than the terminal takes several rows, which a status line above it must erase.
+// typing is a person who looks at the terminal before typing.
+type typing struct {
+	look func()
+	text io.Reader
+}
+
+func (p typing) Read(b []byte) (int, error) {
+	p.look()
+	return p.text.Read(b)
+}
+
+// A question that is wider than the terminal takes several rows, which a line above it must erase.
 func TestRowsOfAQuestion(t *testing.T) {
 	for name, tc := range map[string]struct{ columns, want int }{"no terminal": {0, 1}, "wide": {80, 1}, "exact": {60, 1}, "narrow": {40, 3}, "very narrow": {20, 5}} {
 		var out strings.Builder
-		p := &ui.Prompter{Lines: ui.NewLines(strings.NewReader("v\n")), Out: &out, Style: ui.Style{Color: true}, Columns: tc.columns, Subject: "[docs] "}
+		rows := 0
+		p := &ui.Prompter{Out: &out, Style: ui.Style{Color: true}, Columns: tc.columns, Subject: "[docs] "}
+		p.Lines = ui.NewLines(typing{func() { rows = p.Rows() }, strings.NewReader("v\n")})
 		word, err := p.Choose(t.Context(), ui.Choice{Word: "approve"}, ui.Choice{Word: "grant", Label: "for this task"}, ui.Choice{Word: "view", Label: "all"})
-		if err != nil || word != "view" || p.Rows() != tc.want {
-			t.Errorf("%s: %q, %v: %d rows, want %d\n%s", name, word, err, p.Rows(), tc.want, out.String())
+		if err != nil || word != "view" || rows != tc.want || p.Rows() != 1 {
+			t.Errorf("%s: %q, %v: %d rows, want %d; then %d\n%s", name, word, err, rows, tc.want, p.Rows(), out.String())
 		}
 	}
 }

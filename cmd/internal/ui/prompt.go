@@ -35,7 +35,7 @@ type Prompter struct {
 
 	draft draft
 	mu    sync.Mutex // guards asked
-	asked string     // the question in the terminal's last rows
+	asked string     // the open question, in the terminal's last rows; else ""
 }
 
 // Choice is one answer of a menu.
@@ -137,6 +137,9 @@ func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
 	p.Print("%s", question)
 	p.mu.Unlock()
 	text, err := p.Lines.Read(ctx)
+	p.mu.Lock()
+	p.asked = ""
+	p.mu.Unlock()
 	return strings.TrimSpace(text), err
 }
 
@@ -150,7 +153,7 @@ func (p *Prompter) Repeat() {
 // escape matches a sequence that sets a colour.
 var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Rows returns how many rows of the terminal the question takes that was asked last. Like Repeat, it is for another goroutine.
+// Rows returns how many rows of the terminal the open question takes; 1 without one. Like Repeat, it is for another goroutine.
 func (p *Prompter) Rows() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -214,20 +214,16 @@ func callTool(ctx context.Context, s *discover.Session, req *mcppoolv1.CallToolR
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := s.Pool.CallTool(ctx, req)
-	for err == nil {
-		var msg *mcppoolv1.CallToolResponse
+	var msg *mcppoolv1.CallToolResponse
+	for err == nil && msg.GetResult() == nil {
 		msg, err = stream.Recv()
-		result := msg.GetResult()
-		if result.GetIsError() {
-			text := "the tool failed"
-			if len(result.GetContent()) > 0 {
-				text = result.GetContent()[0].GetText()
-			}
-			return nil, ui.Errorf("%s", text)
-		}
-		if err == nil && result != nil {
-			return result, nil
-		}
 	}
-	return nil, err
+	if result := msg.GetResult(); result.GetIsError() {
+		text := "the tool failed"
+		if len(result.GetContent()) > 0 {
+			text = result.GetContent()[0].GetText()
+		}
+		return nil, ui.Errorf("%s", text)
+	}
+	return msg.GetResult(), err
 }

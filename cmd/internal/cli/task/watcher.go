@@ -174,19 +174,13 @@ func (t *watcher) handleEvent(ctx context.Context, ev *executorv1.ExecutorEvent)
 	if t.asking != nil && t.view.Hold() {
 		t.ask.Repeat()
 	}
-	switch ev.GetType() {
-	case executorv1.EventType_EVENT_TYPE_FLOW_SUCCESS:
+	switch {
+	case isLast(ev):
 		return true, t.endError(ctx)
-	case executorv1.EventType_EVENT_TYPE_FLOW_FAILED:
-		return true, ui.Exit(ui.Failed)
-	case executorv1.EventType_EVENT_TYPE_FLOW_CANCEL:
-		return true, ui.Exit(ui.Stopped)
-	case executorv1.EventType_EVENT_TYPE_FLOW_STOP:
+	case isStop(ev):
 		t.openWaits, t.waitsSeq = ev.GetFlowStop().GetWaitIds(), ev.GetSeq()
-	default:
-		if opensWait(ev) && t.ask != nil { // the other subtasks go on, so FLOW_STOP may not come for long
-			t.openWaits, t.waitsSeq = append(t.openWaits, ev.GetWaitId()), max(t.waitsSeq, ev.GetSeq())
-		}
+	case opensWait(ev) && t.ask != nil: // the other subtasks go on, so FLOW_STOP may not come for long
+		t.openWaits, t.waitsSeq = append(t.openWaits, ev.GetWaitId()), max(t.waitsSeq, ev.GetSeq())
 	}
 	if len(t.openWaits) > 0 && t.asking == nil && ev.GetSeq() >= t.waitsSeq {
 		return t.handleWaits(ctx, ev.GetSeq())
