@@ -125,34 +125,25 @@ func (c *stdioConn) respond(ctx context.Context, response mcp.JSONRPCMessage) {
 
 // serve handles messages until in ends or ctx is done.
 func (c *stdioConn) serve(ctx context.Context, in io.Reader) error {
-	lines := make(chan []byte)
-	var failed error // set before lines is closed
+	scanner, lines := bufio.NewScanner(in), make(chan []byte)
+	scanner.Buffer(nil, maxMessageBytes)
 	go func() {
 		defer close(lines)
-		failed = readLines(in, lines, ctx.Done())
+		for scanner.Scan() {
+			select {
+			case lines <- bytes.Clone(scanner.Bytes()):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
-	for {
+	for more := true; more; {
+		var line []byte
 		select {
 		case <-ctx.Done():
 			return nil
-		case line, more := <-lines:
-			if !more {
-				return failed
-			}
+		case line, more = <-lines:
 			c.receive(ctx, line)
-		}
-	}
-}
-
-// readLines sends the lines of in until it ends or done is closed.
-func readLines(in io.Reader, lines chan<- []byte, done <-chan struct{}) error {
-	scanner := bufio.NewScanner(in)
-	scanner.Buffer(nil, maxMessageBytes)
-	for scanner.Scan() {
-		select {
-		case lines <- bytes.Clone(scanner.Bytes()):
-		case <-done:
-			return nil
 		}
 	}
 	switch err := scanner.Err(); {

@@ -262,25 +262,24 @@ func (r *testReport) findFiles(output string) {
 }
 
 var (
-	// compilerError is an error on a line of its own, as C compilers and tsc print it.
-	compilerError = regexp.MustCompile(`(?m)^(\S+?)[(:](\d+)[,:]\d+\)?: (?:fatal )?error:? ?(.*)$`)
-	rustError     = regexp.MustCompile(`(?m)^error(?:\[E\d+\])?: (.+)\n\s*--> (\S+?):(\d+):\d+\n((?:.+\n)*)`)
-	rustFailure   = regexp.MustCompile(`(?m)^---- (.+) stdout ----\n`)
-	rustPlace     = regexp.MustCompile(`panicked at (\S+?):(\d+):\d+`)
-	rustCounts    = regexp.MustCompile(`(?m)^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored`)
+	// compilerErrors are those of C compilers and tsc, on a line of their own, and those of Rust.
+	compilerErrors = []*regexp.Regexp{
+		regexp.MustCompile(`(?m)^(?P<name>(?P<file>\S+?))[(:](?P<line>\d+)[,:]\d+\)?: (?:fatal )?error:? ?(?P<message>.*)$`),
+		regexp.MustCompile(`(?m)^error(?:\[E\d+\])?: (?P<name>.+)\n\s*--> (?P<file>\S+?):(?P<line>\d+):\d+\n(?P<message>(?:.+\n)*)`),
+	}
+	rustFailure = regexp.MustCompile(`(?m)^---- (.+) stdout ----\n`)
+	rustPlace   = regexp.MustCompile(`panicked at (\S+?):(\d+):\d+`)
+	rustCounts  = regexp.MustCompile(`(?m)^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored`)
 )
 
 // readText adds the failures in the output of cargo and of compilers.
 func (r *testReport) readText(text string) {
-	for _, e := range compilerError.FindAllStringSubmatch(text, -1) {
-		f := failure{Name: e[1], Message: e[3]}
-		f.at(e[1], e[2])
-		r.fail(f)
-	}
-	for _, e := range rustError.FindAllStringSubmatch(text, -1) {
-		f := failure{Name: e[1], Message: e[4]}
-		f.at(e[2], e[3])
-		r.fail(f)
+	for _, expr := range compilerErrors {
+		for _, e := range expr.FindAllStringSubmatch(text, -1) {
+			f := failure{Name: e[expr.SubexpIndex("name")], Message: e[expr.SubexpIndex("message")]}
+			f.at(e[expr.SubexpIndex("file")], e[expr.SubexpIndex("line")])
+			r.fail(f)
+		}
 	}
 	starts := rustFailure.FindAllStringSubmatchIndex(text, -1)
 	for i, start := range starts {

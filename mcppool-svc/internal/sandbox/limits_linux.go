@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,8 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchEvery is the time between two looks at what the program and its children use.
-const watchEvery = 250 * time.Millisecond
+const (
+	// watchEvery is the time between two looks at what the program and its children use.
+	watchEvery = 250 * time.Millisecond
+	// watchShare is how much longer than a look the time between two is at least, for computers with very many processes.
+	watchShare = 20
+)
 
 // The limits of a Command that sets none.
 const (
@@ -34,14 +40,12 @@ func defaultMemory() int64 {
 // before others. The limit of processes is for all of the user, so it is relative to those that run now; it does not bind the superuser.
 func (c *Command) setLimits() error {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // some containers do not allow it
-	var load [3]float64
-	var running, threads uint64
-	text, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscanf(string(text), "%f %f %f %d/%d", &load[0], &load[1], &load[2], &running, &threads)
-	}
+	text, _ := os.ReadFile("/proc/loadavg")                         // "0.20 0.18 0.12 RUNNING/THREADS LAST"
+	_, text, _ = bytes.Cut(text, []byte{'/'})
+	count, _, _ := bytes.Cut(text, []byte{' '})
+	threads, err := strconv.ParseUint(string(count), 10, 32)
 	if err != nil {
-		return err
+		threads = math.MaxUint32 // not known here: no limit
 	}
 	for resource, limit := range map[int]uint64{
 		unix.RLIMIT_FSIZE: uint64(cmp.Or(c.MaxFileSize, defaultFileSize)),
@@ -62,15 +66,15 @@ func (c *Command) setLimits() error {
 // program, and returns why.
 func (c *Command) watch(pid int, done <-chan struct{}) (reason string) {
 	memory, count := cmp.Or(c.MaxMemory, defaultMemory()), cmp.Or(c.MaxProcesses, defaultProcesses)
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
+	for wait := watchEvery; ; {
 		select {
 		case <-done:
 			return ""
-		case <-tick.C:
+		case <-time.After(wait):
 		}
+		start := time.Now()
 		pages, threads := usage()
+		wait = max(watchEvery, watchShare*time.Since(start))
 		switch {
 		case memory > 0 && pages*int64(os.Getpagesize()) > memory:
 			reason = fmt.Sprintf("it used more than %d MiB of memory", memory>>20)
