@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"mime"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -211,13 +212,20 @@ func (c *Client) send(ctx context.Context, body string, a *answer) error {
 	}
 	a.reply.Usage.Requests = 1
 	err = a.finish(c.exchange(ctx, body, credentials, a))
-	switch {
-	case err == nil || a.failure != nil:
+	if err == nil || a.failure != nil {
 		return err
+	}
+	var known *Error
+	var network net.Error
+	e := Error{Class: Broken, Message: err.Error()}
+	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &known):
+		e = *known
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, &network):
+		e.Class = Unavailable
 	}
-	e := *classify(err)
 	e.Message = credentials.hide(e.Message)
 	return &e
 }

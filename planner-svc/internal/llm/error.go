@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -68,19 +66,6 @@ func ClassOf(err error) Class {
 		return e.Class
 	}
 	return ""
-}
-
-// classify returns the *Error in err, or a new *Error for an error of the network or of decoding.
-func classify(err error) *Error {
-	var e *Error
-	var network net.Error
-	switch {
-	case errors.As(err, &e):
-		return e
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, &network):
-		return errorf(Unavailable, "%v", err)
-	}
-	return errorf(Broken, "%v", err)
 }
 
 // publicErrors holds the code, reason and advice that callers get for each class.

@@ -79,21 +79,15 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 	}
 }
 
-// window returns the model's context window.
-func (s *session) window() int {
-	if s.info.ContextWindow > 0 {
-		return s.info.ContextWindow
-	}
-	return unknownWindow
-}
-
 // maxPrompt returns how many tokens a prompt may have so that the reply fits into the window too.
 func (s *session) maxPrompt() int {
-	return s.window()*windowPercent/100 - min(s.info.MaxTokens, s.window()/4)
+	return s.info.ContextWindow*windowPercent/100 - min(s.info.MaxTokens, s.info.ContextWindow/4)
 }
 
 // outputBytes returns how many bytes of each step's output are shown. It depends only on the model's window, not on the conversation.
-func (s *session) outputBytes() int { return min(max(s.window()*15/100, minOutput), maxOutput) }
+func (s *session) outputBytes() int {
+	return min(max(s.info.ContextWindow*15/100, minOutput), maxOutput)
+}
 
 // render sets c.request, with at most limit bytes of each step's output.
 func (c *conversation) render(memory *plannerv1.Memory, limit int) {

@@ -35,7 +35,9 @@ type session struct {
 
 // session makes the session of a request.
 func (m *Model) session(tc *plannerv1.TaskContext) *session {
-	return &session{Model: m, info: m.model.Info(), tc: tc}
+	info := m.model.Info()
+	info.ContextWindow = cmp.Or(info.ContextWindow, unknownWindow)
+	return &session{Model: m, info: info, tc: tc}
 }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.
