@@ -344,3 +344,36 @@ func TestBudgetOfSeveralBranches(t *testing.T) {
 		t.Errorf("%s: %v", reason, r.types(id))
 	}
 }
+
+// A call whose intent is durable starts at once, also if another commit of the task begins at that moment.
+func TestDurableCallDoesNotWaitForAnotherCommit(t *testing.T) {
+	r := newRig(t, fake.Script("write"))
+	began := make(chan struct{}, 1)
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		began <- struct{}{}
+		return send(fake.TextResult("done", false))
+	}
+	r.j.onCommit = func(tr journal.Transition, do func() error) error {
+		for _, f := range tr.Record.GetFacts() {
+			if f.GetStepInput() != "" { // the intent: meanwhile a command arrives, which is refused
+				c := approveCommand("wait-9")
+				c.Id = "late"
+				if _, err := r.j.Store.Send(context.Background(), tr.TaskID, c); err != nil {
+					t.Error(err)
+				}
+				r.e.Wake(tr.TaskID)
+			}
+		}
+		if len(tr.Applied) > 0 {
+			receive(t, began)
+		}
+		return do()
+	}
+	r.start()
+	if id := r.create(never); r.finish(id) != success {
+		t.Error(r.types(id))
+	}
+	if len(began) > 0 {
+		t.Error("the command was not applied in a commit of its own after the intent")
+	}
+}

@@ -2,7 +2,6 @@ package history
 
 import (
 	"slices"
-	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -69,12 +68,9 @@ func (l *Log) Add(r *storagev1.Record) {
 	}
 }
 
-// ForkReason begins the reason of the fact with which a fork continues.
-const ForkReason = "forked from "
-
 // dropAtFork marks the open steps as dropped if f is the fact with which a fork continues: those of other lanes than the one whose step ended.
 func (l *Log) dropAtFork(f *storagev1.Fact) {
-	if !strings.HasPrefix(f.GetStatusChanged().GetReason(), ForkReason) {
+	if !f.GetStatusChanged().GetForks() {
 		return
 	}
 	for _, e := range l.Entries {

@@ -26,8 +26,10 @@ func (Flow) Fork(f flow.Fork) (*storagev1.Checkpoint, *storagev1.Fact) {
 			continue
 		}
 		c.LaneCount++
-		n := thoughts[s.GetId()]
-		c.Lanes = append(c.Lanes, &storagev1.Lane{Id: c.GetLaneCount(), Phase: phaseThink, SubtaskId: s.GetId(), Thought: n, Loops: n})
+		last := thoughts[s.GetId()]
+		c.Lanes = append(c.Lanes, &storagev1.Lane{
+			Id: c.GetLaneCount(), Phase: phaseThink, SubtaskId: s.GetId(), Thought: last.GetNumber(), Loops: last.GetLoops(),
+		})
 	}
 	if err := r.store(c); err != nil { // impossible: a message without required fields always encodes
 		main.Phase, c.Lanes = phaseCreatePlan, c.Lanes[:1]
@@ -35,9 +37,9 @@ func (Flow) Fork(f flow.Fork) (*storagev1.Checkpoint, *storagev1.Fact) {
 	return c, fact
 }
 
-// replayed returns the plan after records, and the number of the newest thought of each subtask that had started.
-func replayed(records []*storagev1.Record) (*rules, map[string]uint32) {
-	r, thoughts := &rules{graph{State: &codingv1.State{}}}, map[string]uint32{}
+// replayed returns the plan after records, and the newest piece of a thought of each subtask that had started, or nil.
+func replayed(records []*storagev1.Record) (*rules, map[string]*storagev1.Thought) {
+	r, thoughts := &rules{graph{State: &codingv1.State{}}}, map[string]*storagev1.Thought{}
 	for _, record := range records {
 		for _, f := range record.GetFacts() {
 			switch k := f.GetKind().(type) {
@@ -48,10 +50,10 @@ func replayed(records []*storagev1.Record) (*rules, map[string]uint32) {
 					s.Status = k.SubtaskChanged.GetTo()
 				}
 				if k.SubtaskChanged.GetTo() == inProgress {
-					thoughts[f.GetSubtaskId()] = 0
+					thoughts[f.GetSubtaskId()] = nil
 				}
 			case *storagev1.Fact_Thought:
-				thoughts[f.GetSubtaskId()] = k.Thought.GetNumber()
+				thoughts[f.GetSubtaskId()] = k.Thought
 			}
 		}
 	}

@@ -64,6 +64,28 @@ func TestFork(t *testing.T) {
 	f.want("Plan2 x:IN_PROGRESS")
 }
 
+// A thought that broke off and was started again is one loop, also for a fork.
+func TestForkCountsLoops(t *testing.T) {
+	r := newRig(t, func(h *storagev1.TaskHead) { h.PlanOptions = &executorv1.PlanOptions{MaxLoops: 3} })
+	r.plan("a")
+	for range 3 {
+		r.must(1, flow.Thinking{Text: "half"})
+		r.crash()
+	}
+	r.thinks("a", flow.Thought{Text: "whole", Steps: calls("run").Steps})
+	r.called("a", flow.Called{})
+	f := r.fork(t, len(r.facts))
+	f.resume(false)
+	f.events()
+	for range 3 {
+		f.status(taskRunning)
+		f.thinks("a", calls("run"))
+		f.events()
+		f.called("a", flow.Called{})
+	}
+	f.want("a/4:StepOutput a:FAILED")
+}
+
 // A task that cannot continue ends, with its calls and subtasks.
 func TestFail(t *testing.T) {
 	r := newRig(t)

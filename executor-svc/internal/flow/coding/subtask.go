@@ -60,7 +60,7 @@ func thinking(l step.Lane, text string) {
 		return
 	}
 	l.AddFact(&storagev1.Fact{Kind: &storagev1.Fact_Thought{
-		Thought: &storagev1.Thought{Number: l.State.GetThought(), Offset: l.State.GetThoughtBytes(), Text: text},
+		Thought: &storagev1.Thought{Number: l.State.GetThought(), Offset: l.State.GetThoughtBytes(), Text: text, Loops: l.State.GetLoops()},
 	}})
 	l.State.ThoughtBytes += uint64(len(text))
 }

@@ -80,7 +80,7 @@ func Fork(in flow.Fork) (*storagev1.Checkpoint, *storagev1.Fact) {
 		f.checkpoint.Status = taskInit
 	}
 	fact := &storagev1.Fact{Status: f.checkpoint.GetStatus(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{
-		Reason: fmt.Sprintf(history.ForkReason+"%s at %d", in.From, in.Seq),
+		Reason: fmt.Sprintf("forked from %s at %d", in.From, in.Seq), Forks: true,
 	}}}
 	return f.checkpoint, fact
 }

@@ -3168,7 +3168,9 @@ type Thought struct {
 	// The offset of the piece, in bytes.
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The piece.
-	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// How many times the subtask has thought, without thoughts that were started again.
+	Loops         uint32 `protobuf:"varint,4,opt,name=loops,proto3" json:"loops,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3222,6 +3224,13 @@ func (x *Thought) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *Thought) GetLoops() uint32 {
+	if x != nil {
+		return x.Loops
+	}
+	return 0
 }
 
 // What a subtask has reached.
@@ -3707,7 +3716,9 @@ type StatusChanged struct {
 	// SHA-256 of the answer that caused the change, if any; tells a repeated answer from another one.
 	SuppliedHash []byte `protobuf:"bytes,2,opt,name=supplied_hash,json=suppliedHash,proto3" json:"supplied_hash,omitempty"`
 	// Why; may be empty.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A fork continues here: the steps that were open before are dropped.
+	Forks         bool `protobuf:"varint,4,opt,name=forks,proto3" json:"forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3761,6 +3772,13 @@ func (x *StatusChanged) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *StatusChanged) GetForks() bool {
+	if x != nil {
+		return x.Forks
+	}
+	return false
 }
 
 // The tools were loaded.
@@ -5216,11 +5234,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x0eSubtaskChanged\x123\n" +
 	"\x04from\x18\x01 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x04from\x12/\n" +
 	"\x02to\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x02to\x12\x18\n" +
-	"\asummary\x18\x03 \x01(\tR\asummary\"M\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\"c\n" +
 	"\aThought\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"N\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
+	"\x05loops\x18\x04 \x01(\rR\x05loops\"N\n" +
 	"\n" +
 	"Reflection\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\bR\x04done\x12\x18\n" +
@@ -5256,11 +5275,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\aTextAdd\x12\x16\n" +
 	"\x06answer\x18\x01 \x01(\rR\x06answer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"\x82\x01\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x98\x01\n" +
 	"\rStatusChanged\x124\n" +
 	"\x04from\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x04from\x12#\n" +
 	"\rsupplied_hash\x18\x02 \x01(\fR\fsuppliedHash\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"t\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05forks\x18\x04 \x01(\bR\x05forks\"t\n" +
 	"\vToolsLoaded\x12\x1d\n" +
 	"\n" +
 	"tool_count\x18\x01 \x01(\rR\ttoolCount\x12\x17\n" +
