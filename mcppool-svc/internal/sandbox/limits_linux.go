@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// watchEvery is the time between two looks at what the program and its children use.
-	watchEvery = 250 * time.Millisecond
-	// watchShare is how much longer than a look the time between two is at least, for computers with very many processes.
+	// watchEvery and watchSlowly bound the time between two looks at what the program and its children use.
+	watchEvery  = 250 * time.Millisecond
+	watchSlowly = 2 * time.Second
+	// watchShare is how much longer than a look the time between two is within these bounds, for computers with very many processes.
 	watchShare = 20
 )
 
@@ -74,7 +75,7 @@ func (c *Command) watch(pid int, done <-chan struct{}) (reason string) {
 		}
 		start := time.Now()
 		pages, threads := usage()
-		wait = max(watchEvery, watchShare*time.Since(start))
+		wait = min(max(watchEvery, watchShare*time.Since(start)), watchSlowly)
 		switch {
 		case memory > 0 && pages*int64(os.Getpagesize()) > memory:
 			reason = fmt.Sprintf("it used more than %d MiB of memory", memory>>20)
