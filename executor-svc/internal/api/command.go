@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"encoding/json"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -88,37 +87,19 @@ func outcomeCommand(waitID string, a *executorv1.OutcomeAnswer) (*storagev1.Comm
 	return &storagev1.Command{Kind: &storagev1.Command_Outcome{Outcome: settle}}, nil
 }
 
+// outputSchema is the shape of a step's output.
+const outputSchema = `{"type": "object", "properties": {"message": {"type": "string"}, "structured": {}, "media": {"type": "array"}},
+	"additionalProperties": false, "anyOf": [{"required": ["message"]}, {"required": ["structured"]}]}`
+
 // stepOutput returns a supplied output as exact JSON, or an error if it does not have the shape of a step's output.
 func stepOutput(output *structpb.Struct, text string) (string, error) {
 	exact, err := schema.ExactObject(output, text)
 	if err != nil {
 		return "", err
 	}
-	const shape = `{"message": "text", "structured": …, "media": […]}, with message or structured at least`
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(exact), &fields); err != nil {
-		return "", invalidField("outcome.output", "not an object", "the output must be an object like %s", shape)
-	}
-	_, message := fields["message"]
-	_, structured := fields["structured"]
-	problem := "it has neither message nor structured"
-	if message || structured {
-		problem = ""
-	}
-	for name, value := range fields {
-		var text string
-		var list []json.RawMessage
-		switch {
-		case name == "message" && json.Unmarshal(value, &text) != nil:
-			problem = "message is not a string"
-		case name == "media" && json.Unmarshal(value, &list) != nil:
-			problem = "media is not an array"
-		case name != "message" && name != "structured" && name != "media":
-			problem = "it has an unknown field " + name
-		}
-	}
-	if problem != "" {
-		return "", invalidField("outcome.output", problem, "the output does not have the shape of a step's output: %s; it must look like %s", problem, shape)
+	if err := validate(outputSchema, exact); err != nil {
+		return "", invalidField("outcome.output", err.Error(), "the output does not have the shape of a step's output: %s; it must look like "+
+			`{"message": "text", "structured": …, "media": […]}, with message or structured at least`, err)
 	}
 	return exact, nil
 }
