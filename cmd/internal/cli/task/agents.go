@@ -113,13 +113,12 @@ func (f *PlanFlags) check() error {
 	return cmp.Or(checkLimit("parallel", f.Parallel, 1, 32), checkLimit("max-loops", f.MaxLoops, 1, 1000), checkLimit("max-subtasks", f.MaxSubtasks, 1, 200))
 }
 
-// planOptions returns a copy of the old options with the flags applied. Without flags it returns old, which may be nil.
+// planOptions applies the flags to the old options, which may be nil.
 func (f *PlanFlags) planOptions(old *executorv1.PlanOptions) *executorv1.PlanOptions {
 	if *f == (PlanFlags{}) {
 		return old
 	}
-	options := &executorv1.PlanOptions{}
-	proto.Merge(options, old)
+	options := cmp.Or(old, &executorv1.PlanOptions{})
 	ui.Set(&options.MaxParallel, f.Parallel)
 	ui.Set(&options.MaxLoops, f.MaxLoops)
 	ui.Set(&options.MaxSubtasks, f.MaxSubtasks)
@@ -235,13 +234,12 @@ type BudgetFlags struct {
 	WaitTimeout   *time.Duration `placeholder:"TIME" help:"How long a question stays open, such as 24h, before the task ends."`
 }
 
-// merge returns a copy of the old budget with the flags applied. Without flags it returns old, which may be nil.
+// merge applies the flags to the old budget, which may be nil.
 func (f *BudgetFlags) merge(old *executorv1.Budget) *executorv1.Budget {
 	if *f == (BudgetFlags{WaitTimeout: f.WaitTimeout}) {
 		return old
 	}
-	b := &executorv1.Budget{}
-	proto.Merge(b, old)
+	b := cmp.Or(old, &executorv1.Budget{})
 	ui.Set(&b.MaxToolCalls, f.MaxToolCalls)
 	ui.Set(&b.MaxModelCalls, f.MaxModelCalls)
 	ui.Set(&b.MaxTokens, f.MaxTokens)

@@ -304,12 +304,11 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
 func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
-	if wait.GetKind() != waitInput || !slices.ContainsFunc(task.GetWaits(), func(w *executorv1.Wait) bool {
-		return w.GetKind() == waitInput && w.GetId() != wait.GetId()
-	}) {
-		return ""
+	isOther := func(w *executorv1.Wait) bool { return w.GetKind() == waitInput && w.GetId() != wait.GetId() }
+	if wait.GetKind() == waitInput && slices.ContainsFunc(task.GetWaits(), isOther) {
+		return " --wait " + wait.GetId()
 	}
-	return " --wait " + wait.GetId()
+	return ""
 }
 
 // waitText says what a task waits for; tool is the name of the tool as it is shown.

@@ -290,7 +290,11 @@ func (d *detail) head() {
 	d.printf("%s\n", d.st.Bold(ui.Line(cmp.Or(task.GetGoal(), task.GetName()))))
 	row := func(name, value string) { d.WriteString(d.st.Field(name, 9, value)) }
 	row("task", task.GetId())
-	row("state", d.state())
+	state := d.st.StatusStyle(ui.StateName(task))
+	if task.GetCancelRequested() && task.GetEndTime() == nil {
+		state += d.st.Dim(", cancellation was requested")
+	}
+	row("state", state)
 	row("waits for", task.GetStatusReason())
 	if f := task.GetForkedFrom(); f != nil {
 		row("fork of", fmt.Sprintf("%s, at event %d", f.GetTaskId(), f.GetSeq()))
@@ -305,14 +309,6 @@ func (d *detail) head() {
 	row("budget", budgetText(task.GetBudget()))
 	row("bounds", bounds(task))
 	row("events", fmt.Sprint(task.GetLastSeq()))
-}
-
-func (d *detail) state() string {
-	state := d.st.StatusStyle(ui.StateName(d.task))
-	if d.task.GetCancelRequested() && d.task.GetEndTime() == nil {
-		state += d.st.Dim(", cancellation was requested")
-	}
-	return state
 }
 
 func (d *detail) createdText() string {
