@@ -3,6 +3,7 @@ package rig
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,8 @@ type REST struct {
 	Base string
 	// Key is an API key; empty if none is needed.
 	Key string
+	// Web is the HTTP client; nil: http.DefaultClient.
+	Web *http.Client
 }
 
 // Create implements Client.
@@ -219,7 +222,7 @@ func (c REST) send(req *http.Request) (*http.Response, error) {
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := cmp.Or(c.Web, http.DefaultClient).Do(req)
 	if err != nil || res.StatusCode < 300 {
 		return res, err
 	}

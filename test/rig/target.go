@@ -2,7 +2,10 @@ package rig
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -51,6 +54,31 @@ type Options struct {
 	Key string
 	// ServiceKey is an API key of role service, for separate processes.
 	ServiceKey string
+	// Certs is a folder of `pawl certs dev`: FourProcesses use mutual TLS, and Target has the client's certificate.
+	Certs string
+	// MaxConnectionAge is how long connections to the pool last, in separate processes; 0 means the default.
+	MaxConnectionAge time.Duration
+}
+
+// tls returns the flags with which a process has its certificate, and requires those of its callers.
+func (o Options) tls(name string, callers ...string) []string {
+	if o.Certs == "" {
+		return nil
+	}
+	files := Certificate(o.Certs, name)
+	flags := []string{"--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA}
+	for _, caller := range callers {
+		flags = append(flags, "--tls-client-name", caller)
+	}
+	return flags
+}
+
+// Certificate names the files of a process in a folder of `pawl certs dev`; nothing if dir is empty.
+func Certificate(dir, name string) serve.TLS {
+	if dir == "" {
+		return serve.TLS{}
+	}
+	return serve.TLS{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+"-key.pem"), CA: filepath.Join(dir, "ca.pem")}
 }
 
 func (o Options) limits() []string {
@@ -66,8 +94,9 @@ func (o Options) limits() []string {
 
 // Target is a running Pawl.
 type Target struct {
-	// HTTP is the gateway's base address.
+	// HTTP is the gateway's base address, and Web a client that trusts its certificate.
 	HTTP string
+	Web  *http.Client
 	// Executor, Pool and Planner are gRPC connections.
 	Executor, Pool, Planner *grpc.ClientConn
 	// Processes are the started processes, by name; nil for InProcess.
@@ -156,20 +185,56 @@ func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
 		poolArgs = append(poolArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
 		plannerArgs = append(plannerArgs, "--keys", o.Keys)
 	}
-	target := &Target{HTTP: "http://" + gateway, Processes: map[string]*Process{
+	if o.MaxConnectionAge > 0 {
+		poolArgs = append(poolArgs, "--max-connection-age", o.MaxConnectionAge.String())
+	}
+	everyone := []string{"executor", "pool", "gateway", "client"}
+	poolArgs = append(poolArgs, o.tls("pool", everyone...)...)
+	plannerArgs = append(plannerArgs, o.tls("planner", everyone...)...)
+	executorArgs = append(executorArgs, o.tls("executor", "gateway", "client")...)
+	gatewayArgs = append(gatewayArgs, o.tls("gateway")...)
+	own := Certificate(o.Certs, "client")
+	target := &Target{HTTP: own.Scheme() + "://" + gateway, Web: Web(t, own), Processes: map[string]*Process{
 		"mcppool-svc":  Start(t, bin.Pool, poolArgs...),
 		"planner-svc":  Start(t, bin.Planner, plannerArgs...),
 		"executor-svc": Start(t, bin.Executor, executorArgs...),
 		"gateway":      Start(t, bin.Gateway, gatewayArgs...),
 	}}
-	target.Executor, target.Pool, target.Planner = Dial(t, executor, o.Key), Dial(t, pool, o.Key), Dial(t, planner, o.Key)
+	target.Executor, target.Pool, target.Planner = DialTLS(t, own, executor, o.Key), DialTLS(t, own, pool, o.Key), DialTLS(t, own, planner, o.Key)
 	return target.await(t)
+}
+
+// Web returns an HTTP client that trusts the authorities of files; http.DefaultClient if there are none.
+func Web(t testing.TB, files serve.TLS) *http.Client {
+	t.Helper()
+	if files.CA == "" {
+		return http.DefaultClient
+	}
+	raw, err := os.ReadFile(files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(raw)
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
 }
 
 // Dial connects to a gRPC address until the test ends.
 func Dial(t testing.TB, addr, key string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := serve.Dial(addr, key)
+	return DialTLS(t, serve.TLS{}, addr, key)
+}
+
+// DialTLS is Dial with certificates.
+func DialTLS(t testing.TB, files serve.TLS, addr, key string) *grpc.ClientConn {
+	t.Helper()
+	certs, err := files.Open(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := certs.Dial(addr, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +263,7 @@ func (target *Target) await(t testing.TB) *Target {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := http.DefaultClient.Do(req)
+		res, err := cmp.Or(target.Web, http.DefaultClient).Do(req)
 		if err == nil {
 			_ = res.Body.Close()
 			if res.StatusCode == http.StatusOK {
