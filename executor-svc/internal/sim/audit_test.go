@@ -129,7 +129,7 @@ func (a *audit) shownIn(wait string) *stepAudit {
 // closes writes down what closed a wait; what opens one does not.
 func (a *audit) closes(id string, f *storagev1.Fact) {
 	switch f.GetKind().(type) {
-	case *storagev1.Fact_StepWaitingForStart, *storagev1.Fact_StepWaitingForParam, *storagev1.Fact_InputRequired:
+	case *storagev1.Fact_StepWaitingForStart, *storagev1.Fact_StepWaitingForParam, *storagev1.Fact_InputRequired, *storagev1.Fact_PlanCreated:
 		return
 	}
 	if a.closed[id] == nil {
@@ -306,10 +306,13 @@ func (a *audit) counters() {
 		}
 	}
 	limited := c.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED
+	if a.k.head.GetFlow() == codingFlow { // failed steps are part of the work, and refused ones do not count
+		sure, limited = 0, c.GetErrorCount() >= limits.GetMaxFailedSteps()
+	}
 	switch {
 	case c.GetStepCount() != uint32(len(a.steps)):
 		a.wrong("%d steps are counted, there are %d", c.GetStepCount(), len(a.steps))
-	case c.GetStepCount() > limits.GetMaxSteps():
+	case c.GetStepCount() > limits.GetMaxSteps() && a.k.head.GetFlow() != codingFlow: // which limits the thoughts of each subtask
 		a.wrong("%d steps, the limit is %d (A21)", c.GetStepCount(), limits.GetMaxSteps())
 	case c.GetErrorCount() < sure || c.GetErrorCount() > failed:
 		a.wrong("%d failed steps are counted, there are %d to %d (A19)", c.GetErrorCount(), sure, failed)
@@ -385,7 +388,9 @@ func (a *audit) fits(n *answerNote, f *storagev1.Fact) bool {
 		return n.command.GetOutcome().GetOutputJson() == k.StepOutput
 	case *storagev1.Fact_StepError:
 		_, skip := n.command.GetOutcome().GetAnswer().(*storagev1.SettleOutcome_Skip)
-		return skip
+		return skip || n.command.GetReject() != nil && k.StepError.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_REJECTED
+	case *storagev1.Fact_FlowCancel:
+		return n.command.GetReject() != nil
 	case *storagev1.Fact_StepCancel:
 		return n.command.GetReject() != nil || a.k.checkpoint.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED
 	}

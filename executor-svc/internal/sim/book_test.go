@@ -9,6 +9,7 @@ import (
 	"time"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -72,6 +73,14 @@ type taskBook struct {
 	// stopped is how many facts there were when a cancellation was acknowledged; -1: never.
 	stopped int
 	gone    bool
+	// subtasks are those of the durable plan, by id.
+	subtasks map[string]*subtaskBook
+}
+
+// subtaskBook is a subtask as it is durable.
+type subtaskBook struct {
+	status    executorv1.SubtaskStatus
+	dependsOn []string
 }
 
 // tasked is the MCP task that does one of an attempt's calls.
@@ -139,10 +148,13 @@ func (b *book) created(n journal.NewTask) {
 		tasked: map[string]tasked{}, polled: map[string]bool{}, answered: map[string]string{}, revisions: map[string]uint64{},
 		ended: map[string]bool{}, calls: map[string]*mcppoolv1.CallToolRequest{}, runs: map[string]int{},
 		pending: map[string]*storagev1.Command{}, ids: map[uint64]string{}, applied: map[string]bool{}, queued: map[string]uint64{}, stale: map[uint64]bool{}, stopped: -1,
-		unslotted: map[uint64]bool{}, adrift: map[*proc]bool{},
+		unslotted: map[uint64]bool{}, adrift: map[*proc]bool{}, subtasks: map[string]*subtaskBook{},
 	}
 	for _, r := range n.Records {
 		t.facts = append(t.facts, r.GetFacts()...)
+		for _, f := range r.GetFacts() {
+			t.plan(f)
+		}
 	}
 	b.tasks[n.ID], b.order = t, append(b.order, t)
 	user := n.Head.GetUserSub()
@@ -181,6 +193,7 @@ func (b *book) committed(t journal.Transition) {
 	k.checkpoint = t.Checkpoint
 	for _, f := range t.Record.GetFacts() {
 		k.facts = append(k.facts, f)
+		k.plan(f)
 		id := flow.AttemptID(k.id, f.GetOrdinal(), f.GetAttempt())
 		switch in := f.GetKind().(type) {
 		case *storagev1.Fact_StepInput:
@@ -366,6 +379,8 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 		b.wrong("%s goes on with the state %q and %v", b.short(req.GetCallId()), req.GetRequestState(), req.GetAnswers())
 	case k.openBeside(id) != "":
 		b.wrong("%s is called before the end of %s is durable", b.short(req.GetCallId()), b.short(k.openBeside(id)))
+	case k.openBefore(id) != "":
+		b.wrong("%s is called before the end of subtask %s is durable", b.short(req.GetCallId()), k.openBefore(id))
 	case b.hasAnswers(k, id, req):
 		b.wrong("%s is given answers that another call has", b.short(req.GetCallId()))
 	case req.GetIdempotencyKey() == "" || req.GetStartBy() == nil:
@@ -373,15 +388,50 @@ func (b *book) received(req *mcppoolv1.CallToolRequest) {
 	}
 }
 
+// plan writes down what a fact says about the plan.
+func (k *taskBook) plan(f *storagev1.Fact) {
+	switch in := f.GetKind().(type) {
+	case *storagev1.Fact_PlanCreated:
+		if f.GetSubtaskId() == "" { // a whole plan
+			clear(k.subtasks)
+		}
+		for _, s := range in.PlanCreated.GetSubtasks() {
+			k.subtasks[s.GetId()] = &subtaskBook{dependsOn: s.GetDependsOn()}
+		}
+	case *storagev1.Fact_SubtaskChanged:
+		if s := k.subtasks[f.GetSubtaskId()]; s != nil {
+			s.status = in.SubtaskChanged.GetTo()
+		}
+	}
+}
+
+// openBefore returns a subtask without a durable end on which that of an attempt depends; "" if there is none.
+func (k *taskBook) openBefore(id string) string {
+	s := k.subtasks[k.intents[id].branch]
+	if s == nil || k.ended[id] {
+		return ""
+	}
+	for _, d := range s.dependsOn {
+		if before := k.subtasks[d]; before == nil || before.status != executorv1.SubtaskStatus_SUBTASK_STATUS_COMPLETED {
+			return d
+		}
+	}
+	return ""
+}
+
 // openBeside returns an attempt without a durable end that excludes an attempt: the main line makes no call while a branch makes one, and each
-// makes one at a time. It returns "" if there is none, and for a call that comes so late that its attempt has ended.
+// makes one at a time, except that a subtask may make several calls that only read. It returns "" if there is none, and for a call that comes so late that its attempt has ended.
 func (k *taskBook) openBeside(id string) string {
 	if k.ended[id] {
 		return ""
 	}
-	of := k.intents[id].branch
+	of := k.intents[id]
+	reads := k.head.GetFlow() == codingFlow && of.tool == toolRead
 	for other, in := range k.intents {
-		if other != id && !k.ended[other] && (of == in.branch || of == "" || in.branch == "") {
+		if reads && in.tool == toolRead {
+			continue
+		}
+		if other != id && !k.ended[other] && (of.branch == in.branch || of.branch == "" || in.branch == "") {
 			return other
 		}
 	}

@@ -19,6 +19,8 @@ import (
 
 var users = []string{"ann", "bob", "cid"}
 
+const codingFlow = "coding"
+
 // agents are what tasks run as: policies that a request alone cannot set.
 var agents = map[string]*storagev1.Agent{
 	"careful":  {Confirm: executorv1.Confirm_CONFIRM_ALWAYS, WaitTimeout: int64(3 * time.Minute), Rev: 1},
@@ -26,6 +28,10 @@ var agents = map[string]*storagev1.Agent{
 	"stubborn": {Confirm: executorv1.Confirm_CONFIRM_NEVER, OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_RETRY, Rev: 1},
 	"timid":    {Confirm: executorv1.Confirm_CONFIRM_NEVER, OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL, Rev: 1},
 	"short":    {Confirm: executorv1.Confirm_CONFIRM_BY_RISK, MaxSteps: 2, MaxFailedSteps: 1, Rev: 1},
+	"coder":    {Confirm: executorv1.Confirm_CONFIRM_NEVER, Flow: codingFlow, Rev: 1},
+	"asking":   {Confirm: executorv1.Confirm_CONFIRM_BY_RISK, Flow: codingFlow, WaitTimeout: int64(3 * time.Minute), Rev: 1},
+	"hasty":    {Confirm: executorv1.Confirm_CONFIRM_NEVER, Flow: codingFlow, OnUnknownOutcome: executorv1.OnUnknownOutcome_ON_UNKNOWN_OUTCOME_FAIL, MaxFailedSteps: 1, Rev: 1},
+	"sparing":  {Confirm: executorv1.Confirm_CONFIRM_BY_RISK, Flow: codingFlow, Budget: &storagev1.Limits{MaxModelCalls: 12}, Rev: 1},
 	"poor":     {Confirm: executorv1.Confirm_CONFIRM_NEVER, Budget: &storagev1.Limits{MaxToolCalls: 2, MaxModelCalls: 6, MaxRunTime: int64(5 * time.Minute)}, Rev: 1},
 }
 
@@ -100,6 +106,12 @@ func (w *world) personActs() {
 		w.answers(k, &storagev1.Wait{Id: id, Kind: executorv1.WaitKind_WAIT_KIND_APPROVAL})
 	case n == 28:
 		w.cancels(k)
+	case n <= 30 && k.head.GetFlow() == codingFlow && w.s.chance(2):
+		id := fmt.Sprintf("sub%d", 1+w.s.rng.IntN(mostSubtasks))
+		w.does(k.head.GetUserSub(), "cancels "+id+" of "+k.name, nil, func(ctx context.Context, t *api.Tasks) error {
+			_, err := t.CancelTask(ctx, &executorv1.CancelTaskRequest{Id: k.id, SubtaskId: id})
+			return err
+		})
 	case n <= 30:
 		w.does(k.head.GetUserSub(), "pauses "+k.name, nil, func(ctx context.Context, t *api.Tasks) error {
 			_, err := t.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: k.id})
@@ -125,9 +137,16 @@ func (w *world) personActs() {
 
 func (w *world) creates() {
 	user := users[w.s.rng.IntN(w.cfg.users)]
-	req := &executorv1.CreateTaskRequest{Goal: w.planner.write(w.s), McpIds: []string{"s"}}
-	switch w.s.rng.IntN(4) {
-	case 0:
+	flow := ""
+	if w.s.chance(w.cfg.coding) {
+		flow = codingFlow
+	}
+	req := &executorv1.CreateTaskRequest{Goal: w.planner.write(w.s, flow), McpIds: []string{"s"}, Flow: flow}
+	switch n := w.s.rng.IntN(4); {
+	case flow != "" && n > 0:
+		req.AgentId = pick(w.s, "coder", "asking", "hasty", "sparing")
+		req.PlanOptions = &executorv1.PlanOptions{MaxParallel: uint32(1 + w.s.rng.IntN(4)), MaxLoops: uint32(3 + w.s.rng.IntN(8))}
+	case n == 0:
 		auto := w.s.chance(2)
 		req.AutoExecute = &auto
 	default:
@@ -223,6 +242,12 @@ func (w *world) answers(k *taskBook, wait *storagev1.Wait) {
 			a.InputJson = `{"misfit":1}`
 		case n < 7:
 			a.Grant = &executorv1.Grant{MaxRisk: pick(w.s, 0, low, medium, high)}
+		}
+		req.Answer = &executorv1.ResumeTaskRequest_Approve{Approve: a}
+	case executorv1.WaitKind_WAIT_KIND_PLAN:
+		a := &executorv1.Approve{}
+		if n < 4 {
+			a.Plan = &executorv1.Plan{Subtasks: []*executorv1.Subtask{{Id: "sub2", Title: "second", DependsOn: []string{"sub1"}}, {Id: "sub1", Title: "first"}}}
 		}
 		req.Answer = &executorv1.ResumeTaskRequest_Approve{Approve: a}
 	case executorv1.WaitKind_WAIT_KIND_PARAMS:

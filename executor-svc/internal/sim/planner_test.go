@@ -26,6 +26,8 @@ type script struct {
 	steps []*plannerv1.PlannedStep
 	// branches holds, by the number of steps before them, the branches that run side by side.
 	branches map[int][]branch
+	// coding is the plan of subtasks, if the goal is that of a task of the flow `coding`; else nil.
+	coding *coding
 	// ahead: a plan holds all steps that are left until the next branches, not just the next one.
 	ahead bool
 }
@@ -95,11 +97,15 @@ func newPlanner(w *world) *planner {
 	return &planner{w: w, scripts: map[string]*script{}, contexts: map[string]kept{}}
 }
 
-// write makes a script for a new goal.
-func (p *planner) write(s *sched) (goal string) {
+// write makes a script for a new goal of a flow.
+func (p *planner) write(s *sched, flow string) (goal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	goal = fmt.Sprintf("goal %d", len(p.scripts)+1)
+	if flow == codingFlow {
+		p.scripts[goal] = &script{coding: p.writePlan(s, goal)}
+		return goal
+	}
 	sc := &script{ahead: s.chance(3), branches: map[int][]branch{}}
 	sc.steps = p.writeSteps(s, goal, s.rng.IntN(4))
 	if s.chance(p.w.cfg.branches) {

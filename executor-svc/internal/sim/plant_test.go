@@ -1,3 +1,5 @@
+//go:build !race
+
 package sim
 
 import (
@@ -111,6 +113,18 @@ var planted = map[string]struct {
 	},
 	"the main line goes on while a branch runs": {
 		plant{flow: onFlow(continueEarly), config: branching}, []string{"is called before the end of"},
+	},
+	"a subtask's outcome is recorded in another": {
+		plant{coding: onFlow(recordElsewhere), config: withPlans}, []string{"came back, and is not in the log"},
+	},
+	"a task with a plan stops while a subtask runs": {
+		plant{coding: onFlow(stopEarly), config: withPlans}, []string{"FLOW_STOP while attempt"},
+	},
+	"a wait is answered in another subtask": {
+		plant{coding: onFlow(answerOther), config: withPlans}, []string{", which is about step-"},
+	},
+	"a subtask starts before the outcome of one that it depends on is durable": {
+		plant{coding: onFlow(dependOnNothing), config: withPlans}, []string{"is called before the end of subtask"},
 	},
 	"a later step repeats a call with an unknown outcome": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {

@@ -18,6 +18,7 @@ import (
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
+	codingflow "pawl.dev/executor-svc/internal/flow/coding"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
@@ -36,18 +37,23 @@ type config struct {
 	crashEvery, personEvery, pauseEvery int
 	// repeats is the rate at which a plan repeats the step before, and branches that at which it has branches.
 	repeats, branches int
+	// coding is the rate of tasks of the flow `coding`.
+	coding int
 	// asks is the rate at which a tool asks people, and defers that at which a server does a call as an MCP task.
 	asks, defers uint64
 	// changes bounds how often an operator changes the server.
 	changes int
 }
 
+// seldom is a rate that is almost never.
+const seldom = 1 << 30
+
 func draw(s *sched) config {
 	return config{
 		users: 1 + s.rng.IntN(3), slots: 1 + s.rng.IntN(3), tasks: 2 + s.rng.IntN(4), moves: 150 + s.rng.IntN(350),
 		writeFails: pick[uint64](s, 0, 0, 15, 60), readFails: pick[uint64](s, 0, 0, 40), netFails: pick[uint64](s, 0, 12, 40),
 		plannerFails: pick[uint64](s, 0, 8, 30), crashes: s.rng.IntN(4), poolCrashes: s.rng.IntN(3), stops: s.rng.IntN(2), breaks: s.rng.IntN(3),
-		repeats: 3, branches: pick(s, 2, 4, 8), asks: 5, defers: 5, changes: s.rng.IntN(4),
+		repeats: 3, branches: pick(s, 2, 4, 8), coding: pick(s, 2, 4, 8), asks: 5, defers: 5, changes: s.rng.IntN(4),
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
@@ -57,8 +63,9 @@ type plant struct {
 	// journal wraps the store of each process.
 	journal func(store journal.Journal) journal.Journal
 	// above wraps the journal that the engine gets, outside the scheduler's gates.
-	above func(journal.Journal) journal.Journal
-	flow  func(flow.Flow) flow.Flow
+	above  func(journal.Journal) journal.Journal
+	flow   func(flow.Flow) flow.Flow // agent
+	coding func(flow.Flow) flow.Flow
 	// request changes what is sent to the pool.
 	request func(*mcppoolv1.CallToolRequest)
 	// config makes the world one in which the bug does not hide.
@@ -128,6 +135,9 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 	w := &world{s: s, cfg: draw(s), plant: pl, book: newBook(), path: journalOf(dir, seed), log: slog.New(slog.DiscardHandler)}
 	if verbose {
 		w.log = slog.New(slog.NewTextHandler(traced{s}, nil))
+	}
+	if pl.flow != nil {
+		w.cfg.coding = seldom // tasks in which the bug is not planted would hide it
 	}
 	if pl.config != nil {
 		pl.config(&w.cfg)
@@ -211,7 +221,11 @@ func (w *world) startProc(t testing.TB) {
 	if w.plant.flow != nil {
 		fl = w.plant.flow(fl)
 	}
-	flows := map[string]flow.Flow{"agent": fl}
+	planned := flow.Flow(codingflow.Flow{})
+	if w.plant.coding != nil {
+		planned = w.plant.coding(planned)
+	}
+	flows := map[string]flow.Flow{"agent": fl, codingFlow: planned}
 	p.engine = engine.New(engine.Config{MaxRunning: w.cfg.slots}, engine.Deps{
 		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: flows, Log: w.log,
 	})

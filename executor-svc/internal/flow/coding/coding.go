@@ -63,6 +63,9 @@ func apply(t *flow.Task, run func(step.Machine) (flow.Transition, error)) (flow.
 	}
 	if state.Ended(t.State.GetStatus()) && len(tr.Facts) > 0 {
 		last := len(tr.Facts) - 1
+		if last > 0 {
+			status = tr.Facts[last-1].GetStatus()
+		}
 		tr.Facts = append(tr.Facts[:last:last], append(r.cancelOpen(status), tr.Facts[last])...)
 	}
 	return tr, r.store(t.State)
