@@ -128,7 +128,7 @@ func (e *Engine) startOwner(c journal.Claim) {
 // removeOwner then waits first, so that a task that cannot be read is not claimed in a busy loop.
 func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	if reclaim {
-		o.sleepUntilDraining(retryDelay)
+		sleep(retryDelay, o.e.draining)
 	}
 	e.mu.Lock()
 	if e.owners[o.id] == o {

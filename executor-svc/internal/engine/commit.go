@@ -205,7 +205,7 @@ func (o *owner) commit(t journal.Transition) error {
 		if pause >= noticePause {
 			o.e.storage.set(err)
 		}
-		if !o.sleepUntilShutdown(pause) {
+		if !sleep(pause, o.e.ctx.Done()) {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func (o *owner) isStored(t journal.Transition) bool {
 		if err == nil {
 			return proto.Equal(stored.Checkpoint, t.Checkpoint)
 		}
-		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) || !o.sleepUntilShutdown(pause) {
+		if errors.Is(err, journal.ErrNotFound) || errors.Is(err, journal.ErrClosed) || !sleep(pause, o.e.ctx.Done()) {
 			return false
 		}
 	}

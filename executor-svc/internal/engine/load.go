@@ -45,7 +45,7 @@ func (o *owner) load() (loaded, reclaim bool) {
 			return false, true
 		}
 		o.log().Error("the task could not be loaded; retrying", "error", err, "pause", pause)
-		if !o.sleepUntilDraining(pause) {
+		if !sleep(pause, o.e.draining) {
 			return false, false
 		}
 	}

@@ -138,7 +138,7 @@ func (o *owner) advance() (leave, reclaim bool) {
 			// The task is not released, because only this owner has the results of its actions.
 			o.log().Error("the inbox could not be read; retrying", "error", err)
 			o.in.noteCommands()
-			o.sleepUntilDraining(retryDelay)
+			sleep(retryDelay, o.e.draining)
 		case len(items) > 0:
 			if action := o.next; action != nil { // it must not wait for another commit
 				o.next = nil
@@ -165,7 +165,7 @@ func (o *owner) applyWithoutSlot() (ok bool) {
 		if err != nil {
 			// The task is not released: without a slot, only a further command would make it due.
 			o.log().Error("the inbox could not be read; retrying", "error", err)
-			if !o.sleepUntilDraining(retryDelay) {
+			if !sleep(retryDelay, o.e.draining) {
 				return false
 			}
 			continue
@@ -290,12 +290,6 @@ func (o *owner) draining() bool {
 		return false
 	}
 }
-
-// sleepUntilDraining waits; it returns false if the engine begins to stop meanwhile.
-func (o *owner) sleepUntilDraining(pause time.Duration) bool { return sleep(pause, o.e.draining) }
-
-// sleepUntilShutdown waits; it returns false if running actions have to end meanwhile.
-func (o *owner) sleepUntilShutdown(pause time.Duration) bool { return sleep(pause, o.e.ctx.Done()) }
 
 // sleep waits; it returns false if done is closed meanwhile.
 func sleep(pause time.Duration, done <-chan struct{}) bool {

@@ -97,34 +97,46 @@ func (d *Draft) applyCommand(c *storagev1.Command) {
 	switch k := c.GetKind().(type) {
 	case *storagev1.Command_Cancel:
 		d.cancel(k.Cancel)
-	case *storagev1.Command_Approve:
-		d.approve(k.Approve)
-	case *storagev1.Command_Reject:
-		d.reject(k.Reject)
-	case *storagev1.Command_Params:
-		d.supplyParams(k.Params)
-	case *storagev1.Command_Outcome:
-		d.settleOutcome(k.Outcome)
-	case *storagev1.Command_Input:
-		d.answerElicitation(k.Input)
+		return
 	case *storagev1.Command_Pause:
 		d.requestPause(k.Pause)
+		return
 	case *storagev1.Command_Unpause:
 		d.unpause(k.Unpause)
-	default:
-		d.Refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "unknown command %T", c.GetKind()))
+		return
+	case nil:
+		d.Refuse(errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR, "the command is of a kind that is not known"))
+		return
+	}
+	id := cmp.Or(c.GetApprove().GetWaitId(), c.GetReject().GetWaitId(), c.GetParams().GetWaitId(), c.GetOutcome().GetWaitId(), c.GetInput().GetWaitId())
+	l, w, ok := d.closeWait(id, waitKindsFor(c)...)
+	if !ok {
+		return
+	}
+	switch k := c.GetKind().(type) {
+	case *storagev1.Command_Approve:
+		l.approve(w, k.Approve)
+	case *storagev1.Command_Reject:
+		d.rules.Rejected(l, cmp.Or(k.Reject.GetReason(), CancelledByUser), w.GetId())
+	case *storagev1.Command_Params:
+		l.supplyParams(k.Params)
+	case *storagev1.Command_Outcome:
+		l.settleOutcome(k.Outcome)
+	case *storagev1.Command_Input:
+		l.answerElicitation(w, k.Input)
 	}
 }
 
 // closeWait closes the wait that a command answers, and returns its lane. If the wait is not open or of another kind, closeWait refuses the
 // command and returns false.
 func (d *Draft) closeWait(id string, kinds ...executorv1.WaitKind) (Lane, *storagev1.Wait, bool) {
-	w := d.findWait(id)
-	switch {
-	case w == nil:
+	i := slices.IndexFunc(d.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetId() == id })
+	if i < 0 {
 		d.Refuse(notOpenError(id))
 		return Lane{}, nil, false
-	case !slices.Contains(kinds, w.GetKind()):
+	}
+	w := d.Checkpoint.GetWaits()[i]
+	if !slices.Contains(kinds, w.GetKind()) {
 		d.Refuse(wrongAnswerError(w))
 		return Lane{}, nil, false
 	}
@@ -132,7 +144,7 @@ func (d *Draft) closeWait(id string, kinds ...executorv1.WaitKind) (Lane, *stora
 	if ok && w.GetKind() != waitPlan && l.activeStepWith(w.GetOrdinal()) == nil {
 		return Lane{}, nil, false
 	}
-	d.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(d.Checkpoint.GetWaits()), func(other *storagev1.Wait) bool { return other == w })
+	d.deleteWaits(func(other *storagev1.Wait) bool { return other == w })
 	return l, w, ok
 }
 
@@ -178,13 +190,9 @@ func wrongAnswerError(w *storagev1.Wait) error {
 }
 
 // approve calls the tool with exactly the input that the person saw, or as the person edited it. It may also approve a plan.
-func (d *Draft) approve(a *storagev1.Approve) {
-	l, w, ok := d.closeWait(a.GetWaitId(), waitApproval, waitPlan)
-	if !ok {
-		return
-	}
+func (l Lane) approve(w *storagev1.Wait, a *storagev1.Approve) {
 	if w.GetKind() == waitPlan {
-		d.rules.PlanApproved(l, a)
+		l.rules.PlanApproved(l, a)
 		return
 	}
 	s := l.State.GetStep()
@@ -193,13 +201,13 @@ func (d *Draft) approve(a *storagev1.Approve) {
 	}
 	s.ApprovedHash = flow.InputHash(s.GetInputJson())
 	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		d.Checkpoint.Grants = append(d.Checkpoint.Grants, &storagev1.Grant{
+		l.Checkpoint.Grants = append(l.Checkpoint.Grants, &storagev1.Grant{
 			ToolId: s.GetToolId(), DefinitionHash: s.GetDefinitionHash(), ConfigRevision: s.GetConfigRevision(), MaxRisk: a.GetGrant(),
 		})
 	}
 	l.call(s, a.GetWaitId())
 	if a.GetGrant() != commonv1.RiskLevel_RISK_LEVEL_UNSPECIFIED {
-		d.approveGranted()
+		l.approveGranted()
 	}
 }
 
@@ -218,21 +226,10 @@ func (d *Draft) approveGranted() {
 	}
 }
 
-// reject refuses a step or a plan.
-func (d *Draft) reject(r *storagev1.Reject) {
-	if l, _, ok := d.closeWait(r.GetWaitId(), waitApproval, waitParams, waitOutcome, waitPlan); ok {
-		d.rules.Rejected(l, cmp.Or(r.GetReason(), CancelledByUser), r.GetWaitId())
-	}
-}
-
 // supplyParams lets the planner complete the input with the values that a person supplied.
-func (d *Draft) supplyParams(p *storagev1.SupplyParams) {
-	l, _, ok := d.closeWait(p.GetWaitId(), waitParams)
-	if !ok {
-		return
-	}
-	s, before := l.State.GetStep(), d.Checkpoint.GetStatus()
-	d.SetStatus(taskRunning)
+func (l Lane) supplyParams(p *storagev1.SupplyParams) {
+	s, before := l.State.GetStep(), l.Checkpoint.GetStatus()
+	l.SetStatus(taskRunning)
 	s.Supplied = p.GetSupplied()
 	l.Ask(storagev1.Phase_PHASE_FILL, flow.Fill{Ordinal: s.GetOrdinal()})
 	l.addStepFact(s, &storagev1.Fact{WaitId: p.GetWaitId(), Kind: &storagev1.Fact_StatusChanged{

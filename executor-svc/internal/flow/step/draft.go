@@ -71,9 +71,7 @@ func (l Lane) Close() {
 	l.Schedule(flow.Abandon{})
 	id := l.State.GetId()
 	l.Checkpoint.Lanes = slices.DeleteFunc(l.Checkpoint.GetLanes(), func(s *storagev1.Lane) bool { return s.GetId() == id })
-	l.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(l.Checkpoint.GetWaits()), func(w *storagev1.Wait) bool {
-		return w.GetLane() == id && w.GetKind() != waitPause
-	})
+	l.closeWaits()
 }
 
 // open reports whether the lane was not closed, for example because a lane before it has ended the task.

@@ -68,31 +68,18 @@ func (d *Draft) hasOpenElicitation(s *storagev1.ActiveStep) bool {
 }
 
 // answerElicitation records a person's answer to a question of the tool's server.
-func (d *Draft) answerElicitation(a *storagev1.SupplyInput) {
-	l, w, ok := d.closeWait(a.GetWaitId(), waitInput)
-	if !ok {
-		return
-	}
+func (l Lane) answerElicitation(w *storagev1.Wait, a *storagev1.SupplyInput) {
 	s := l.State.GetStep()
 	answer := &storagev1.InputAnswer{InputId: w.GetInputId(), Action: a.GetAction(), Deadline: w.GetDeadline()}
 	if w.GetUrl() == "" {
 		answer.ContentJson = a.GetContentJson()
 	}
 	s.Answers = append(s.Answers, answer)
-	d.keepAccepted(s, w, a)
+	l.keepAccepted(s, w, a)
 	reason := cmp.Or(map[executorv1.InputAnswer_Action]string{
 		executorv1.InputAnswer_ACTION_ACCEPT: "answered", executorv1.InputAnswer_ACTION_DECLINE: "declined",
 	}[a.GetAction()], "dismissed")
 	l.closeElicitation(s, w, &storagev1.StatusChanged{SuppliedHash: flow.ElicitationAnswerHash(a), Reason: reason}, true)
-}
-
-func (d *Draft) findWait(id string) *storagev1.Wait {
-	for _, w := range d.Checkpoint.GetWaits() {
-		if w.GetId() == id {
-			return w
-		}
-	}
-	return nil
 }
 
 // closeElicitation records that a question was closed. Once all questions asked together are closed, the call receives the answers and
@@ -100,18 +87,13 @@ func (d *Draft) findWait(id string) *storagev1.Wait {
 func (l Lane) closeElicitation(s *storagev1.ActiveStep, w *storagev1.Wait, change *storagev1.StatusChanged, fresh bool) {
 	change.From = l.Checkpoint.GetStatus()
 	if !l.hasOpenElicitation(s) {
-		l.closePause()
+		l.closePause() // while the call runs; enterPause opens another one afterwards
 		l.SetStatus(taskRunning)
 		l.setStepStatus(s, stepRunning)
 		l.setPhase(storagev1.Phase_PHASE_CALL)
 		l.Schedule(flow.Attach{Ordinal: s.GetOrdinal(), Attempt: s.GetAttempt(), Fresh: fresh})
 	}
 	l.addStepFact(s, &storagev1.Fact{WaitId: w.GetId(), Kind: &storagev1.Fact_StatusChanged{StatusChanged: change}})
-}
-
-// closePause closes the wait of a pause while a call runs; enterPause opens another one afterwards.
-func (d *Draft) closePause() {
-	d.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(d.Checkpoint.GetWaits()), func(w *storagev1.Wait) bool { return w.GetKind() == waitPause })
 }
 
 // poolGaveUp reports whether an expired wait has the pool's deadline, which is earlier than the task's.

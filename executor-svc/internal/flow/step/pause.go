@@ -107,20 +107,24 @@ func (d *Draft) enterPause() {
 	}
 }
 
+// closePause closes the wait of a pause and returns its id; empty if there was none.
+func (d *Draft) closePause() (id string) {
+	d.deleteWaits(func(w *storagev1.Wait) bool {
+		if w.GetKind() == waitPause {
+			id = w.GetId()
+		}
+		return w.GetKind() == waitPause
+	})
+	return id
+}
+
 // unpause continues a paused task.
 func (d *Draft) unpause(u *storagev1.Unpause) {
 	if !d.Checkpoint.GetPauseRequested() {
 		d.Refuse(errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN, "the task is not paused"))
 		return
 	}
-	closedID := ""
-	for i, w := range d.Checkpoint.GetWaits() {
-		if w.GetKind() == waitPause {
-			closedID = w.GetId()
-			d.Checkpoint.Waits = append(d.Checkpoint.Waits[:i:i], d.Checkpoint.Waits[i+1:]...)
-			break
-		}
-	}
+	closedID := d.closePause()
 	if u.GetWaitId() != "" && closedID != "" && u.GetWaitId() != closedID {
 		d.Refuse(notOpenError(u.GetWaitId()))
 		return
@@ -234,9 +238,12 @@ func (d *Draft) expireWait(w *storagev1.Wait) {
 
 // closeWaits removes the lane's waits.
 func (l Lane) closeWaits() {
-	l.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(l.Checkpoint.GetWaits()), func(w *storagev1.Wait) bool {
-		return w.GetLane() == l.State.GetId() && w.GetKind() != waitPause
-	})
+	l.deleteWaits(func(w *storagev1.Wait) bool { return w.GetLane() == l.State.GetId() && w.GetKind() != waitPause })
+}
+
+// deleteWaits removes waits from a copy of the list, over which the caller may range.
+func (d *Draft) deleteWaits(closed func(*storagev1.Wait) bool) {
+	d.Checkpoint.Waits = slices.DeleteFunc(slices.Clone(d.Checkpoint.GetWaits()), closed)
 }
 
 // countRecovery counts a recovery, and the usage that a crash may have left unrecorded. It also starts the run time of a fork, which is stored

@@ -69,11 +69,7 @@ func (l Lane) askOutcome(s *storagev1.ActiveStep, e *storagev1.ErrorNote) {
 }
 
 // settleOutcome continues as a person decided: it calls again, records an output, or skips the step.
-func (d *Draft) settleOutcome(o *storagev1.SettleOutcome) {
-	l, _, ok := d.closeWait(o.GetWaitId(), waitOutcome)
-	if !ok {
-		return
-	}
+func (l Lane) settleOutcome(o *storagev1.SettleOutcome) {
 	s := l.State.GetStep()
 	switch a := o.GetAnswer().(type) {
 	case *storagev1.SettleOutcome_Retry:
@@ -84,7 +80,7 @@ func (d *Draft) settleOutcome(o *storagev1.SettleOutcome) {
 	case *storagev1.SettleOutcome_Skip:
 		l.skipStep(s, a.Skip, o.GetWaitId())
 	default:
-		d.Refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip"))
+		l.Refuse(errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the answer is missing: set retry, output or skip"))
 	}
 }
 
