@@ -43,7 +43,6 @@ type Service struct {
 	pool                               *conn.Pool
 	calls                              *inflight.Calls
 	cache                              *call.Cache
-	caller                             *call.Caller
 	api                                *api.Server
 	pins                               *pin.Book
 	transportHints, anonymousElicitors *registry.Memory
@@ -115,7 +114,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	if deps.Planner != nil {
 		models = call.NewModels(plannerv1.NewPlannerServiceClient(deps.Planner))
 	}
-	s.caller = call.New(s.pool, s.calls, call.Deps{
+	caller := call.New(s.pool, s.calls, call.Deps{
 		Lookup: s.registry.Lookup, Models: models, Now: deps.Now, Log: deps.Log, Audit: audit, Metrics: metrics, Pins: s.pins, Cache: s.cache,
 		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
 	})
@@ -126,7 +125,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	}
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
-		Registry: s.registry, Pool: s.pool, Caller: s.caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
+		Registry: s.registry, Pool: s.pool, Caller: caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
 		Models: models, Writable: s.checkWritable, DataDir: s.cfg.DataDir,
 	})
 	st.Observe(s.applyRemote)
@@ -195,7 +194,7 @@ func (s *Service) Run(ctx context.Context) error {
 	background.Wait()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DrainTimeout)
 	defer cancel()
-	s.caller.Drain(grace, s.cfg.KeepResults)
+	s.calls.Drain(grace, s.cfg.KeepResults, mcp.ErrStopping)
 	return nil
 }
 
@@ -219,7 +218,7 @@ func (s *Service) disconnect() error {
 	s.pool.Close()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	s.caller.Drain(ended, false)
+	s.calls.Drain(ended, false, mcp.ErrStopping)
 	s.connector.Close()
 	return nil
 }

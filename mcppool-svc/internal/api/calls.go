@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -92,7 +94,8 @@ func (s *Server) CancelCall(ctx context.Context, req *mcppoolv1.CancelCallReques
 	if err != nil {
 		return nil, err
 	}
-	if !s.Caller.Cancel(p.Sub, req.GetCallId(), req.GetReason()) {
+	why := errors.New(strings.TrimSuffix("the call was cancelled: "+req.GetReason(), ": "))
+	if !s.Calls.Cancel(p.Sub, req.GetCallId(), why) {
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND,
 			"none of your running calls has the id %.100q; it may have ended", req.GetCallId())
 	}

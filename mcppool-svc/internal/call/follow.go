@@ -2,8 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -225,14 +223,3 @@ func (t timeoutError) Error() string { return string(t) }
 
 // Unwrap makes errors.Is report context.DeadlineExceeded.
 func (timeoutError) Unwrap() error { return context.DeadlineExceeded }
-
-// Cancel cancels a user's running call. It returns false if no call with that id runs.
-func (c *Caller) Cancel(user, callID, reason string) bool {
-	return c.calls.Cancel(user, callID, errors.New(strings.TrimSuffix("the call was cancelled: "+reason, ": ")))
-}
-
-// Drain refuses new calls and waits until the running ones have ended; if fetched is set, also until the results of named calls were sent to
-// clients. Calls still running when ctx is done are cancelled.
-func (c *Caller) Drain(ctx context.Context, fetched bool) {
-	c.calls.Drain(ctx, fetched, mcp.ErrStopping)
-}

@@ -186,7 +186,8 @@ func refOf(key string) ref {
 // seal encrypts a value for its place in the store. In another place it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
 	text := store.Encode(value)
-	return store.Change{Bucket: bucket, Key: key, Value: v.aead.Seal([]byte{recordVersion}, nil, text, additionalData(bucket, key))}
+	sealed := v.aead.Seal([]byte{recordVersion}, nil, text, additionalData(bucket, key)) //nolint:gosec // Seal makes a random nonce itself
+	return store.Change{Bucket: bucket, Key: key, Value: sealed}
 }
 
 // unseal decrypts a stored value into to. It returns errSealed if this key cannot decrypt the value.
