@@ -18,9 +18,10 @@ const soakVariable = "PAWL_SOAK"
 
 func soaking() bool { return os.Getenv(soakVariable) != "" }
 
-// built has the programs that all tests use, and their folder.
+// built has the programs that all tests use, and their folder. Processes keep their data in data: in memory if the machine has a file system there,
+// because a killed process loses nothing that the system has not yet written to the disk.
 type built struct {
-	dir, victim, tool, config string
+	dir, data, victim, tool, config string
 }
 
 var programs built
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 			code = m.Run()
 			err = leftovers(dir)
 		}
-		err = errors.Join(err, os.RemoveAll(dir))
+		err = errors.Join(err, os.RemoveAll(dir), os.RemoveAll(programs.data))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,11 +50,15 @@ func build(dir string) (built, error) {
 	if err != nil {
 		return built{}, err
 	}
+	data, err := os.MkdirTemp("/dev/shm", "pawl-crash-")
+	if err != nil {
+		data = filepath.Join(dir, "data")
+	}
 	cmd := exec.Command("go", "build", "-o", dir+"/", "./victim", "./tool")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return built{}, fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
-	b := built{dir: dir, victim: filepath.Join(dir, "victim"), tool: filepath.Join(dir, "tool"), config: filepath.Join(dir, "mcp.json")}
+	b := built{dir: dir, data: data, victim: filepath.Join(dir, "victim"), tool: filepath.Join(dir, "tool"), config: filepath.Join(dir, "mcp.json")}
 	policies := map[string]any{
 		"read": map[string]any{"effect": "read"}, "put": map[string]any{"effect": "write", "idempotent": true},
 		"write": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},

@@ -69,7 +69,7 @@ func newSession(t *testing.T) *session {
 	t.Helper()
 	s := &session{idle: make(chan *worker, workers)}
 	for i := range workers {
-		w, err := newWorker(filepath.Join(programs.dir, t.Name(), strconv.Itoa(i)))
+		w, err := newWorker(filepath.Join(programs.data, t.Name(), strconv.Itoa(i)))
 		if err != nil {
 			t.Fatal(err)
 		}

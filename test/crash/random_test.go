@@ -58,8 +58,11 @@ func newChaos(t *testing.T, place string) *chaos {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano()) // what happens depends on the machine's timing anyway
 	t.Logf("seed %d", seed)
-	c := &chaos{place: place, dir: t.TempDir(), kills: rand.New(rand.NewPCG(seed, 0)), kinds: rand.New(rand.NewPCG(seed, 1)), ended: map[executorv1.ExecutorStatus]int{}}
-	var err error
+	c := &chaos{place: place, dir: filepath.Join(programs.data, t.Name()), kills: rand.New(rand.NewPCG(seed, 0)), kinds: rand.New(rand.NewPCG(seed, 1)), ended: map[executorv1.ExecutorStatus]int{}}
+	err := os.MkdirAll(c.dir, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := []string{"-data", filepath.Join(c.dir, "tasks"), "-mcp-config", programs.config, "all"}
 	if place != together {
 		addr, addrErr := freeAddr()

@@ -329,15 +329,25 @@ func (p *Process) Kill() {
 // Binaries are the built programs.
 type Binaries struct{ Pawl, Executor, Pool, Planner, Gateway string }
 
-// Build builds all programs into dir.
+// BinariesVariable is the environment variable that names a folder in which `make build` has built all programs.
+const BinariesVariable = "PAWL_TEST_BINARIES"
+
+// Build builds all programs into dir, unless BinariesVariable names a folder that has them.
 func Build(dir string) (Binaries, error) {
+	if built := os.Getenv(BinariesVariable); built != "" {
+		return binariesIn(built), nil
+	}
 	cmd := exec.Command("go", "build", "-o", dir+"/", "pawl.dev/cmd/pawl", "pawl.dev/executor-svc", "pawl.dev/mcppool-svc", "pawl.dev/planner-svc", "pawl.dev/gateway")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return Binaries{}, fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
+	return binariesIn(dir), nil
+}
+
+func binariesIn(dir string) Binaries {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	return Binaries{Pawl: in("pawl"), Executor: in("executor-svc"), Pool: in("mcppool-svc"), Planner: in("planner-svc"), Gateway: in("gateway")}, nil
+	return Binaries{Pawl: in("pawl"), Executor: in("executor-svc"), Pool: in("mcppool-svc"), Planner: in("planner-svc"), Gateway: in("gateway")}
 }
 
 // Restart kills one of the target's processes, starts it again with the same flags, and returns when everything serves.
