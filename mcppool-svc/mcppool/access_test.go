@@ -238,6 +238,42 @@ func TestPlainUsersDoNotChangeSettingsOfOperators(t *testing.T) {
 	}
 }
 
+// An operator names the owner of a server to see, list and delete it. Other users cannot.
+func TestOwnerOfAServerIsNamed(t *testing.T) {
+	s := start(t, Config{})
+	for _, user := range []string{"ann", "op"} {
+		m := web("same", "https://"+user+".example/mcp", nil)
+		m.OwnerSub = user
+		create(t, s.as("op"), m)
+	}
+	create(t, s.as("op"), web("shared", "https://a.example/mcp", nil))
+	get := &mcppoolv1.GetMcpServerRequest{Id: "same", OwnerSub: "ann"}
+	list := &mcppoolv1.ListMcpServersRequest{OwnerSub: "ann"}
+	remove := &mcppoolv1.DeleteMcpServerRequest{Id: "same", OwnerSub: "ann"}
+	_, err := s.as("bob").GetMcpServer(t.Context(), get)
+	wantReason(t, err, "PERMISSION_DENIED", "only an operator")
+	_, err = s.as("bob").ListMcpServers(t.Context(), list)
+	wantReason(t, err, "PERMISSION_DENIED", "only an operator")
+	_, err = s.as("bob").DeleteMcpServer(t.Context(), remove)
+	wantReason(t, err, "PERMISSION_DENIED", "only an operator")
+	for _, user := range []string{"ann", "op"} {
+		if got, err := s.as(user).GetMcpServer(t.Context(), get); err != nil || got.GetHttp().GetUrl() != "https://ann.example/mcp" {
+			t.Errorf("%s: %v, %v", user, got, err)
+		}
+		if got, err := s.as(user).ListMcpServers(t.Context(), list); err != nil || len(got.GetMcpServers()) != 1 || got.GetMcpServers()[0].GetOwnerSub() != "ann" {
+			t.Errorf("%s: %v, %v", user, got, err)
+		}
+	}
+	_, err = s.as("op").GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "shared", OwnerSub: "ann"})
+	wantReason(t, err, "MCP_SERVER_NOT_FOUND", "shared")
+	if _, err := s.as("op").DeleteMcpServer(t.Context(), remove); err != nil {
+		t.Error(err)
+	}
+	if got, err := s.as("op").GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "same"}); err != nil || got.GetOwnerSub() != "op" {
+		t.Errorf("the operator's own: %v, %v", got, err)
+	}
+}
+
 func TestServersOfPlainUsersReachNoPrivateAddress(t *testing.T) {
 	srv := httptest.NewServer(mcpserver.NewStreamableHTTPServer(mcpserver.NewMCPServer("web", "1")))
 	t.Cleanup(srv.Close)

@@ -56,11 +56,20 @@ func TestFuncDefinitions(t *testing.T) {
 	}
 }
 
-// Functions have no resources and prompts, and the error names what was requested.
+// Functions have no resources and prompts: lists are empty, as those of other servers without them, and the error of a query names what was
+// requested.
 func TestFuncsOfferToolsOnly(t *testing.T) {
 	client := startFuncs(t, nothing)
-	_, err := client.ListResources(t.Context(), &mcppoolv1.ListResourcesRequest{McpId: "own"})
-	wantReason(t, err, "INVALID_REQUEST", "does not offer resources/list")
+	resources, err := client.ListResources(t.Context(), &mcppoolv1.ListResourcesRequest{McpId: "own"})
+	prompts, promptsErr := client.ListPrompts(t.Context(), &mcppoolv1.ListPromptsRequest{McpId: "own"})
+	templates, templatesErr := client.ListResourceTemplates(t.Context(), &mcppoolv1.ListResourceTemplatesRequest{McpId: "own"})
+	if err := errors.Join(err, promptsErr, templatesErr); err != nil || len(resources.GetResources())+len(prompts.GetPrompts())+len(templates.GetResourceTemplates()) > 0 {
+		t.Errorf("lists: %v, %v, %v, %v", resources, prompts, templates, err)
+	}
+	_, err = client.ReadResource(t.Context(), &mcppoolv1.ReadResourceRequest{McpId: "own", Uri: "file:///a"})
+	wantReason(t, err, "INVALID_REQUEST", "does not offer resources")
+	_, err = client.GetPrompt(t.Context(), &mcppoolv1.GetPromptRequest{McpId: "own", Name: "p"})
+	wantReason(t, err, "INVALID_REQUEST", "does not offer prompts")
 }
 
 // Whatever a function returns arrives as if an MCP server had sent it.

@@ -201,6 +201,27 @@ func TestMCPAddForAnotherUser(t *testing.T) {
 	w.pawl("mcp", "add", "--from", "mcp.json").expect(t, 0, "hers is registered for ann; only that user can activate it: pawl mcp activate hers\n", "")
 }
 
+// An operator shows, lists, changes and removes the server of another user by naming its owner.
+func TestMCPOwner(t *testing.T) {
+	w := newWorld(t)
+	own, hers := stdio("files", "own"), stdio("files", "hers")
+	own.OwnerSub, hers.OwnerSub = "local", "ann"
+	w.register(own, hers)
+	w.serveElsewhere()
+	w.pawl("mcp", "list", "--owner", "ann").expect(t, 0, "hers", "")
+	w.pawl("mcp", "show", "files", "--owner", "ann").expect(t, 0, "ann", "")
+	w.pawl("mcp", "update", "files", "--owner", "ann").expect(t, 64, "", "no change is given")
+	if got := w.pawl("mcp", "update", "files", "--owner", "ann", "--trusted"); got.out != "files is changed\n" {
+		t.Errorf("update: %q, %q", got.out, got.err) // nothing about the operator's own tasks
+	}
+	w.pawl("mcp", "show", "files", "--owner", "ann", "--json").expect(t, 0, `"trusted": true`, "")
+	w.pawl("mcp", "remove", "files", "--owner", "ann").expect(t, 0, "files is removed", "")
+	w.pawl("mcp", "show", "files", "--owner", "ann").expect(t, 1, "", `there is no MCP server "files"`)
+	if got := w.pool.Server("files"); got.GetStdio().GetCommand() != "own" || got.GetTrusted() {
+		t.Errorf("the operator's own server: %v", got)
+	}
+}
+
 func TestMCPActivation(t *testing.T) {
 	w := newWorld(t)
 	w.register(stdio("files", "x"))

@@ -59,15 +59,31 @@ func New(p Parts) *Server {
 
 // find returns the caller and the server that the caller sees under an id.
 func (s *Server) find(ctx context.Context, id string) (identity.Principal, *registry.Server, error) {
+	return s.findOf(ctx, id, "")
+}
+
+// findOf is find for the server of an owner; "": the server that the caller sees. Only operators may name another user.
+func (s *Server) findOf(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
+	p, err := ownerNamer(ctx, owner)
+	if err != nil {
+		return p, nil, err
+	}
+	var server *registry.Server
+	if owner != "" {
+		server, err = s.Registry.Of(owner, id)
+	} else {
+		server, err = s.Registry.Lookup(p.Sub, id)
+	}
+	return p, server, err
+}
+
+// ownerNamer returns the caller if it may name the owner of a server.
+func ownerNamer(ctx context.Context, owner string) (identity.Principal, error) {
 	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return p, nil, err
+	if err == nil && owner != "" && owner != p.Sub && !p.IsOperator() {
+		err = denied("only an operator may name the MCP servers of another user")
 	}
-	server, err := s.Registry.Lookup(p.Sub, id)
-	if err != nil {
-		return p, nil, err
-	}
-	return p, server, nil
+	return p, err
 }
 
 // findUsable is find for a server that must be enabled, and active for the caller.
@@ -86,18 +102,9 @@ func (s *Server) findUsable(ctx context.Context, id string) (identity.Principal,
 	return p, server, nil
 }
 
-// findChangeable is find for a server that the caller must be allowed to change. For an operator, a nonempty owner says whose server is meant.
+// findChangeable is findOf for a server that the caller must be allowed to change.
 func (s *Server) findChangeable(ctx context.Context, id, owner string) (identity.Principal, *registry.Server, error) {
-	p, err := identity.FromContext(ctx)
-	if err != nil {
-		return p, nil, err
-	}
-	var server *registry.Server
-	if owner != "" && p.IsOperator() {
-		server, err = s.Registry.Of(owner, id)
-	} else {
-		server, err = s.Registry.Lookup(p.Sub, id)
-	}
+	p, server, err := s.findOf(ctx, id, owner)
 	switch {
 	case err != nil:
 		return p, nil, err

@@ -103,21 +103,28 @@ func digestOf(req *mcppoolv1.CreateMcpServerRequest) (string, error) {
 
 // GetMcpServer implements McpPoolService.
 func (s *Server) GetMcpServer(ctx context.Context, req *mcppoolv1.GetMcpServerRequest) (*mcppoolv1.McpServer, error) {
-	p, server, err := s.find(ctx, req.GetId())
+	p, server, err := s.findOf(ctx, req.GetId(), req.GetOwnerSub())
 	if err != nil {
 		return nil, err
 	}
-	s.Pool.Probe(ctx, p.Sub, server)
+	if server.Owner == "" || server.Owner == p.Sub {
+		s.Pool.Probe(ctx, p.Sub, server)
+	}
 	return s.show(p, server), nil
 }
 
 // ListMcpServers implements McpPoolService.
 func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServersRequest) (*mcppoolv1.ListMcpServersResponse, error) {
-	p, err := identity.FromContext(ctx)
+	p, err := ownerNamer(ctx, req.GetOwnerSub())
 	if err != nil {
 		return nil, err
 	}
-	scope := fmt.Sprintf("ListMcpServers\x00%s\x00%t", p.Sub, req.GetActiveOnly())
+	owner := req.GetOwnerSub()
+	own := owner == "" || owner == p.Sub
+	if !own {
+		p.Sub = owner // the states are those of the owner
+	}
+	scope := fmt.Sprintf("ListMcpServers\x00%s\x00%t\x00%s", p.Sub, req.GetActiveOnly(), owner)
 	after, err := page.Decode(scope, req.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -126,7 +133,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 	resp := &mcppoolv1.ListMcpServersResponse{}
 	var shown []*registry.Server
 	for _, server := range s.Registry.Visible(p.Sub) {
-		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) {
+		if server.ID <= string(after) || req.GetActiveOnly() && !s.active(p, server) || owner != "" && server.Owner != owner {
 			continue
 		}
 		if len(shown) == size {
@@ -135,7 +142,7 @@ func (s *Server) ListMcpServers(ctx context.Context, req *mcppoolv1.ListMcpServe
 		}
 		shown = append(shown, server)
 	}
-	if !req.GetActiveOnly() { // tasks send active_only and connect anyway
+	if own && !req.GetActiveOnly() { // tasks send active_only and connect anyway
 		s.Pool.Probe(ctx, p.Sub, shown...)
 	}
 	for _, server := range shown {
@@ -155,7 +162,11 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 	if msg.GetId() == "" {
 		return nil, invalid("mcp_server.id", "is missing")
 	}
-	p, current, err := s.findChangeable(ctx, msg.GetId(), msg.GetOwnerSub())
+	owner := msg.GetOwnerSub()
+	if p, err := identity.FromContext(ctx); err == nil && !p.IsOperator() {
+		owner = "" // edit refuses another owner
+	}
+	p, current, err := s.findChangeable(ctx, msg.GetId(), owner)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +189,7 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 
 // DeleteMcpServer implements McpPoolService.
 func (s *Server) DeleteMcpServer(ctx context.Context, req *mcppoolv1.DeleteMcpServerRequest) (*mcppoolv1.DeleteMcpServerResponse, error) {
-	_, current, err := s.findChangeable(ctx, req.GetId(), "")
+	_, current, err := s.findChangeable(ctx, req.GetId(), req.GetOwnerSub())
 	if err != nil {
 		return nil, err
 	}

@@ -59,19 +59,23 @@ func (*inprocess) close() {}
 var errExited = endedf(Protocol, "the function ended its goroutine instead of returning")
 
 // connectFunctions connects to Go functions. Their list of tools, and their results, are all that they have of MCP.
-func (c *Connector) connectFunctions(s *registry.Server, functions []Function) Client {
+func (c *Connector) connectFunctions(s *registry.Server, functions []Function) *client {
 	conn := c.newClient(s, legacy)
 	conn.info = Info{Name: s.Builtin.Name, Version: c.cfg.Version}
 	conn.cancelsAtServer, conn.noText, conn.stopWait = true, true, 0
 	conn.wire = &inprocess{client: conn, handle: func(_ context.Context, x *pendingRequest) response {
 		return conn.handleByFunction(functions, x)
 	}}
-	return struct{ Client }{conn} // without the methods of Offers
+	return conn
 }
 
 // handleByFunction responds to a request for the list of tools, or for a tool.
 func (c *client) handleByFunction(functions []Function, x *pendingRequest) response {
-	if x.call == nil {
+	switch {
+	case x.call != nil:
+	case x.method != tools.String():
+		return response{err: &Error{Kind: Answered, Code: mcp.METHOD_NOT_FOUND, Message: "functions are tools only"}}
+	default:
 		definitions := make([]string, 0, len(functions))
 		for _, f := range functions {
 			definitions = append(definitions, string(f.Definition))

@@ -323,6 +323,7 @@ func providerEntry(name string, getenv func(string) string) (e *entry, err error
 
 // ollamaURL returns the address at which Ollama serves chat completions. host is the variable OLLAMA_HOST, which the server reads too; "" is its
 // default. As in Ollama's own programs, a host without a port has the scheme's default port, and a host with no scheme either has the port 11434.
+// A path, such as that of a proxy, comes before the API's.
 func ollamaURL(host string) (string, error) {
 	host = cmp.Or(strings.TrimSpace(host), "127.0.0.1")
 	ports := map[string]string{"http": "80", "https": "443"}
@@ -337,6 +338,7 @@ func ollamaURL(host string) (string, error) {
 	if name == "" || net.ParseIP(name).IsUnspecified() { // an address to listen on, not to connect to
 		name = "127.0.0.1"
 	}
-	served := url.URL{Scheme: u.Scheme, Host: net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])), Path: "/v1"}
+	path := strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	served := url.URL{Scheme: u.Scheme, Host: net.JoinHostPort(name, cmp.Or(u.Port(), ports[u.Scheme])), Path: path + "/v1"}
 	return served.String(), nil
 }

@@ -194,6 +194,19 @@ func TestKeyAdvice(t *testing.T) {
 	}
 }
 
+// The address of Ollama keeps the path of a proxy.
+func TestOllamaURL(t *testing.T) {
+	for host, want := range map[string]string{
+		"": "http://127.0.0.1:11434/v1", "gpu": "http://gpu:11434/v1", "https://gpu.example/": "https://gpu.example:443/v1",
+		"https://proxy.example/ollama": "https://proxy.example:443/ollama/v1", "gpu:80/a b/?q=1": "http://gpu:80/a%20b/v1",
+		"http://gpu/ollama/v1/": "http://gpu:80/ollama/v1",
+	} {
+		if got, err := ollamaURL(host); err != nil || got != want {
+			t.Errorf("%q: %s, %v; want %s", host, got, err, want)
+		}
+	}
+}
+
 // TestOllamaInFile reaches Ollama on this machine if an entry names no address.
 func TestOllamaInFile(t *testing.T) {
 	b, err := open(t, "models: [{name: a, provider: ollama, model: qwen3}]", nil)

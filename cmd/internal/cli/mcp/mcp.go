@@ -47,11 +47,12 @@ type Cmd struct {
 type ListCmd struct {
 	Active bool `help:"Only servers that your tasks may use."`
 	All    bool `help:"Also unused workspace servers of other folders."`
+	OwnerFlag
 }
 
 // Run lists servers.
 func (c *ListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: c.Active})
+	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: c.Active, OwnerSub: c.Owner})
 	hidden := 0
 	t := u.Table("ID", "ACTIVE", "CONNECTION", "WHAT")
 	for _, server := range list.GetMcpServers() {
@@ -109,6 +110,11 @@ type ServerArg struct {
 	ID string `arg:"" complete:"server" help:"The server."`
 }
 
+// OwnerFlag names the user whose servers are meant.
+type OwnerFlag struct {
+	Owner string `placeholder:"USER" help:"Servers that belong to this user (for operators; default: those that you see)."`
+}
+
 // resolveID returns the server's id in the pool. The alias workspace stands for the current folder's server.
 func (a ServerArg) resolveID(ctx context.Context, s *discover.Session) (string, error) {
 	folder, err := s.EnsureWorkspace(ctx, a.ID)
@@ -124,12 +130,18 @@ func (a ServerArg) knownID(ctx context.Context, s *discover.Session) string {
 }
 
 // RemoveCmd is `pawl mcp remove`.
-type RemoveCmd struct{ ServerArg }
+type RemoveCmd struct {
+	ServerArg
+	OwnerFlag
+}
 
 // Run removes a server.
 func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id := c.knownID(ctx, s)
-	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: id})
+	id := c.ID
+	if c.Owner == "" {
+		id = c.knownID(ctx, s)
+	}
+	answer, err := s.Pool.DeleteMcpServer(ctx, &mcppoolv1.DeleteMcpServerRequest{Id: id, OwnerSub: c.Owner})
 	return u.Result(answer, err, "%s is removed", id)
 }
 
@@ -196,15 +208,20 @@ func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 }
 
 // ShowCmd is `pawl mcp show`.
-type ShowCmd struct{ ServerArg }
+type ShowCmd struct {
+	ServerArg
+	OwnerFlag
+}
 
 // Run shows a server.
-func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
+func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) (err error) {
+	id := c.ID
+	if c.Owner == "" {
+		if id, err = c.resolveID(ctx, s); err != nil {
+			return err
+		}
 	}
-	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id})
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id, OwnerSub: c.Owner})
 	return u.Show(server, err, func() string { return serverText(u.OutStyle(), server, u.Now()) })
 }
 

@@ -223,6 +223,7 @@ func warnOfModel(ctx context.Context, u *ui.UI, s *discover.Session, server *mcp
 // UpdateCmd is `pawl mcp update`.
 type UpdateCmd struct {
 	ServerArg
+	OwnerFlag
 	Command []string `arg:"" optional:"" help:"After --: the program to start and its arguments."`
 
 	ServerFlags
@@ -234,7 +235,7 @@ type UpdateCmd struct {
 
 // Run changes a server.
 func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	if nothing := (UpdateCmd{ServerArg: c.ServerArg, ServerFlags: ServerFlags{NoCheck: c.NoCheck}}); reflect.DeepEqual(*c, nothing) {
+	if nothing := (UpdateCmd{ServerArg: c.ServerArg, OwnerFlag: c.OwnerFlag, ServerFlags: ServerFlags{NoCheck: c.NoCheck}}); reflect.DeepEqual(*c, nothing) {
 		return ui.Usagef("no change is given").Then("pawl mcp update --help lists the flags")
 	}
 	var file *mcppoolv1.McpServer
@@ -250,7 +251,7 @@ func (c *UpdateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	old, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: c.ID})
+	old, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: c.ID, OwnerSub: c.Owner})
 	if err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func (c *UpdateCmd) report(ctx context.Context, u *ui.UI, s *discover.Session, o
 	}
 	warnOfModel(ctx, u, s, now)
 	found := ""
-	if !c.NoCheck && !now.GetDisabled() && now.GetActive() {
+	if !c.NoCheck && c.Owner == "" && !now.GetDisabled() && now.GetActive() {
 		found, err = connect(ctx, s, c.ID, "changed")
 	}
 	switch {
@@ -378,7 +379,7 @@ func (c *UpdateCmd) printConsequences(u *ui.UI, old, now *mcppoolv1.McpServer, f
 	if old.GetPinning() != now.GetPinning() {
 		u.Printf("  %s\n", pinningText(now.GetPinning()))
 	}
-	if !now.GetDisabled() && !now.GetActive() {
+	if c.Owner == "" && !now.GetDisabled() && !now.GetActive() {
 		u.Printf("  your tasks do not use it: pawl mcp activate %s\n", now.GetId())
 	}
 }

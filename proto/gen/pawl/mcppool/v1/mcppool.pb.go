@@ -1269,7 +1269,9 @@ func (x *CreateMcpServerRequest) GetRequestId() string {
 type GetMcpServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server.
-	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whose server is meant, if several users have one of this id. Only operators may name another user; by default it is the server that the caller sees.
+	OwnerSub      string `protobuf:"bytes,2,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1311,6 +1313,13 @@ func (x *GetMcpServerRequest) GetId() string {
 	return ""
 }
 
+func (x *GetMcpServerRequest) GetOwnerSub() string {
+	if x != nil {
+		return x.OwnerSub
+	}
+	return ""
+}
+
 // A request for a page of servers.
 type ListMcpServersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1319,7 +1328,9 @@ type ListMcpServersRequest struct {
 	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only servers that are active for the caller.
-	ActiveOnly    bool `protobuf:"varint,3,opt,name=active_only,json=activeOnly,proto3" json:"active_only,omitempty"`
+	ActiveOnly bool `protobuf:"varint,3,opt,name=active_only,json=activeOnly,proto3" json:"active_only,omitempty"`
+	// Only the servers of this user, as that user sees them. Only operators may name another user; by default all servers that the caller sees.
+	OwnerSub      string `protobuf:"bytes,4,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1373,6 +1384,13 @@ func (x *ListMcpServersRequest) GetActiveOnly() bool {
 		return x.ActiveOnly
 	}
 	return false
+}
+
+func (x *ListMcpServersRequest) GetOwnerSub() string {
+	if x != nil {
+		return x.OwnerSub
+	}
+	return ""
 }
 
 // A page of servers.
@@ -1491,7 +1509,9 @@ type DeleteMcpServerRequest struct {
 	// The server.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// If set, it must be the current one.
-	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Whose server is meant, if several users have one of this id. Only operators may name another user; by default it is the server that the caller sees.
+	OwnerSub      string `protobuf:"bytes,3,opt,name=owner_sub,json=ownerSub,proto3" json:"owner_sub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1536,6 +1556,13 @@ func (x *DeleteMcpServerRequest) GetId() string {
 func (x *DeleteMcpServerRequest) GetEtag() string {
 	if x != nil {
 		return x.Etag
+	}
+	return ""
+}
+
+func (x *DeleteMcpServerRequest) GetOwnerSub() string {
+	if x != nil {
+		return x.OwnerSub
 	}
 	return ""
 }
@@ -3813,16 +3840,18 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"mcp_server\x18\x01 \x01(\v2\x1a.pawl.mcppool.v1.McpServerB\x06\xbaH\x03\xc8\x01\x01R\tmcpServer\x12S\n" +
 	"\rmcp_server_id\x18\x02 \x01(\tB/\xbaH,\xd8\x01\x01r'2%^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$R\vmcpServerId\x12'\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\"0\n" +
+	"request_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\"W\n" +
 	"\x13GetMcpServerRequest\x12\x19\n" +
-	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\x80\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12%\n" +
+	"\towner_sub\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bownerSub\"\xa7\x01\n" +
 	"\x15ListMcpServersRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1f\n" +
 	"\vactive_only\x18\x03 \x01(\bR\n" +
-	"activeOnly\"}\n" +
+	"activeOnly\x12%\n" +
+	"\towner_sub\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bownerSub\"}\n" +
 	"\x16ListMcpServersResponse\x12;\n" +
 	"\vmcp_servers\x18\x01 \x03(\v2\x1a.pawl.mcppool.v1.McpServerR\n" +
 	"mcpServers\x12&\n" +
@@ -3831,10 +3860,11 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
 	"mcp_server\x18\x01 \x01(\v2\x1a.pawl.mcppool.v1.McpServerB\x06\xbaH\x03\xc8\x01\x01R\tmcpServer\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"G\n" +
+	"updateMask\"n\n" +
 	"\x16DeleteMcpServerRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x19\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\x12%\n" +
+	"\towner_sub\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bownerSub\"\x19\n" +
 	"\x17DeleteMcpServerResponse\"5\n" +
 	"\x18ActivateMcpServerRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"7\n" +
