@@ -54,8 +54,7 @@ func (l Lane) reserve(maxCalls uint64) bool {
 
 // share returns the share of the budgets that the lane may reserve; ok is false if it has to wait for other lanes.
 func (l Lane) share(maxCalls uint64) (share modelUse, ok bool) {
-	limits, used := l.modelLimits(), l.modelsUsed()
-	if limits == (modelUse{}) {
+	if l.modelLimits() == (modelUse{}) {
 		return share, true
 	}
 	held, sharing := modelUse{}, uint64(1)
@@ -76,7 +75,13 @@ func (l Lane) share(maxCalls uint64) (share modelUse, ok bool) {
 		}
 		sharing = 1
 	}
-	for i, limit := range limits {
+	return l.divide(held, sharing, maxCalls)
+}
+
+// divide returns the lane's share of what is left besides held; ok is false if nothing is left of a budget.
+func (l Lane) divide(held modelUse, sharing, maxCalls uint64) (share modelUse, ok bool) {
+	used := l.modelsUsed()
+	for i, limit := range l.modelLimits() {
 		if limit == 0 {
 			continue
 		}
