@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -45,8 +44,8 @@ type Certificates struct {
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	checked time.Time        // when the files were last checked for changes
-	files   []fs.FileInfo    // of the last versions that were read, valid or not; nil: no such file
+	checked time.Time        // when the files were last read
+	files   [3]string        // the contents that were read last, valid or not
 	pair    *tls.Certificate // nil: none
 	roots   *x509.CertPool   // nil: those of the system
 	refused time.Time        // when a refused connection was last logged
@@ -65,41 +64,41 @@ func (t TLS) Open(log *slog.Logger) (*Certificates, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := &Certificates{flags: t, log: log, checked: time.Now(), files: t.stat()}
-	return c, c.load()
+	c := &Certificates{flags: t, log: log, checked: time.Now()}
+	return c, c.load(t.read())
 }
 
-// stat returns the state of the files, nil for those that cannot be found or are not configured.
-func (t TLS) stat() []fs.FileInfo {
-	infos := make([]fs.FileInfo, 3)
+// read returns the contents of the certificate, the key and the authorities, "" for those that are not configured or cannot be read.
+func (t TLS) read() (files [3]string, err error) {
 	for i, path := range []string{t.Cert, t.Key, t.CA} {
-		if info, err := os.Stat(path); path != "" && err == nil {
-			infos[i] = info
+		if path != "" {
+			raw, failed := os.ReadFile(path)
+			files[i], err = string(raw), errors.Join(err, failed)
 		}
 	}
-	return infos
+	return files, err
 }
 
-// load reads the files. If one cannot be used, it changes nothing. The caller holds mu, or c is not shared yet.
-func (c *Certificates) load() error {
+// load uses the result of read. If it cannot be used, the certificates stay as they are. The caller holds mu, or c is not shared yet.
+func (c *Certificates) load(files [3]string, err error) error {
+	c.files = files
+	if err != nil {
+		return fmt.Errorf("read the TLS files: %w", err)
+	}
 	var pair *tls.Certificate
-	var roots *x509.CertPool
 	if c.flags.Cert != "" {
-		loaded, err := tls.LoadX509KeyPair(c.flags.Cert, c.flags.Key)
+		loaded, err := tls.X509KeyPair([]byte(files[0]), []byte(files[1]))
 		if err != nil {
-			return fmt.Errorf("load the TLS certificate %s with the key %s: %w", c.flags.Cert, c.flags.Key, err)
+			return fmt.Errorf("the TLS certificate %s with the key %s: %w", c.flags.Cert, c.flags.Key, err)
 		}
 		if end := loaded.Leaf.NotAfter; time.Now().After(end) {
 			return fmt.Errorf("the TLS certificate %s has expired at %s; renew it", c.flags.Cert, end.Format(time.RFC3339))
 		}
 		pair = &loaded
 	}
+	var roots *x509.CertPool
 	if c.flags.CA != "" {
-		raw, err := os.ReadFile(c.flags.CA)
-		if err != nil {
-			return fmt.Errorf("read the certificate authorities: %w", err)
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(raw) {
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM([]byte(files[2])) {
 			return fmt.Errorf("the file of certificate authorities %s has no certificate in PEM format", c.flags.CA)
 		}
 	}
@@ -107,8 +106,8 @@ func (c *Certificates) load() error {
 	return nil
 }
 
-// checkFilesEvery is the least time between two checks of the files for changes.
-const checkFilesEvery = time.Second
+// readFilesEvery is the least time between two readings of the files.
+const readFilesEvery = time.Second
 
 // current returns the newest usable certificate and authorities. c may be nil.
 func (c *Certificates) current() (*tls.Certificate, *x509.CertPool) {
@@ -117,11 +116,10 @@ func (c *Certificates) current() (*tls.Certificate, *x509.CertPool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.checked) >= checkFilesEvery {
+	if now := time.Now(); now.Sub(c.checked) >= readFilesEvery {
 		c.checked = now
-		if files := c.flags.stat(); !slices.EqualFunc(files, c.files, sameFile) {
-			c.files = files
-			if err := c.load(); err != nil {
+		if files, err := c.flags.read(); files != c.files {
+			if err := c.load(files, err); err != nil {
 				c.log.Warn("the new TLS files cannot be used; the previous ones stay in force", "error", err)
 			} else {
 				c.log.Info("the TLS files have changed; new connections use the new ones")
@@ -129,11 +127,6 @@ func (c *Certificates) current() (*tls.Certificate, *x509.CertPool) {
 		}
 	}
 	return c.pair, c.roots
-}
-
-// sameFile also compares the files' identity: an atomic replacement may have the same size and modification time.
-func sameFile(a, b fs.FileInfo) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
 }
 
 func (c *Certificates) minVersion() uint16 {

@@ -179,7 +179,7 @@ func TestCertificatesAreReloaded(t *testing.T) {
 	server := before.issue(t, serverDir, onLoopback).mustOpen(t, slog.New(slog.NewTextHandler(&log, nil)))
 	client := before.issue(t, clientDir, onLoopback).mustOpen(t, nil)
 	addr, _ := startTLS(t, server)
-	due := func() { // instead of waiting for checkFilesEvery
+	due := func() { // instead of waiting for readFilesEvery
 		for _, c := range []*Certificates{server, client} {
 			c.mu.Lock()
 			c.checked = time.Time{}
@@ -244,15 +244,22 @@ func TestUnusableCertificates(t *testing.T) {
 	a := newAuthority(t)
 	good := a.issue(t, t.TempDir(), onLoopback)
 	expired := a.issue(t, t.TempDir(), x509.Certificate{NotAfter: time.Now().Add(-time.Hour)})
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (TLS{Cert: good.Cert, Key: good.Key, CA: empty}).Open(nil); err == nil {
+		t.Error("an empty file of authorities would accept every caller")
+	}
 	for says, flags := range map[string]TLS{
-		"given together":                {Cert: good.Cert},
-		"must be given":                 {Key: good.Key},
-		"--tls-client-name needs":       {CA: good.CA, ClientNames: []string{"x"}},
-		"none.pem":                      {Cert: "none.pem", Key: good.Key},
-		"does not match":                {Cert: good.Cert, Key: expired.Key},
-		"has expired at":                {Cert: expired.Cert, Key: expired.Key},
-		"read the certificate authorit": {CA: "none.pem"},
-		"no certificate in PEM format":  {CA: good.Key},
+		"given together":               {Cert: good.Cert},
+		"must be given":                {Key: good.Key},
+		"--tls-client-name needs":      {CA: good.CA, ClientNames: []string{"x"}},
+		"none.pem":                     {Cert: "none.pem", Key: good.Key},
+		"does not match":               {Cert: good.Cert, Key: expired.Key},
+		"has expired at":               {Cert: expired.Cert, Key: expired.Key},
+		"read the TLS files":           {CA: "none.pem"},
+		"no certificate in PEM format": {CA: good.Key},
 	} {
 		if _, err := flags.Open(nil); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", flags, err, says)
