@@ -296,7 +296,7 @@ type ExecutorEvent struct {
 	Type EventType `protobuf:"varint,4,opt,name=type,proto3,enum=pawl.executor.v1.EventType" json:"type,omitempty"`
 	// The flow and the step.
 	Flow *Flow `protobuf:"bytes,5,opt,name=flow,proto3" json:"flow,omitempty"`
-	// The subtask (lane); empty in the `agent` flow.
+	// The subtask, or the branch of a playbook, that the event belongs to; empty for the task itself.
 	SubtaskId string `protobuf:"bytes,6,opt,name=subtask_id,json=subtaskId,proto3" json:"subtask_id,omitempty"`
 	// The attempt of the step; 0 if the event is about none.
 	Attempt uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`

@@ -2098,7 +2098,8 @@ type Agent struct {
 	Flow string `protobuf:"bytes,6,opt,name=flow,proto3" json:"flow,omitempty"`
 	// The confirmation policy of its tasks, which `auto_execute` of a task can change. Only operators may set CONFIRM_NEVER.
 	Confirm Confirm `protobuf:"varint,7,opt,name=confirm,proto3,enum=pawl.executor.v1.Confirm" json:"confirm,omitempty"`
-	// The limit of steps per task; 0: the service's limit, 25 by default.
+	// The limit of steps per task of the flow `agent`; 0: the service's limit, 25 by default. `plan_options.max_loops` and `max_subtasks` bound a
+	// task of the flow `coding`.
 	MaxSteps uint32 `protobuf:"varint,8,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// The number of failed steps that ends a task; 0: the service's limit, 3 by default.
 	MaxFailedSteps uint32 `protobuf:"varint,9,opt,name=max_failed_steps,json=maxFailedSteps,proto3" json:"max_failed_steps,omitempty"`

@@ -401,11 +401,11 @@ type TaskContext struct {
 	// it. Of the other fields only `model_calls_left`, `tokens_left`, `cost_nano_usd_left` and `branch` are read. A planner that no longer has the context answers FAILED_PRECONDITION with
 	// CONTEXT_MISSING; send the context whole then.
 	Base string `protobuf:"bytes,10,opt,name=base,proto3" json:"base,omitempty"`
-	// How many more model calls the task may make; absent if not limited.
+	// How many model calls this request may make; absent if not limited.
 	ModelCallsLeft *uint32 `protobuf:"varint,11,opt,name=model_calls_left,json=modelCallsLeft,proto3,oneof" json:"model_calls_left,omitempty"`
-	// How many more tokens the task's prompts and replies may have together; absent if not limited.
+	// How many tokens the prompts and replies of this request may have together; absent if not limited.
 	TokensLeft *uint64 `protobuf:"varint,18,opt,name=tokens_left,json=tokensLeft,proto3,oneof" json:"tokens_left,omitempty"`
-	// How much more the task may spend on models, in billionths of a US dollar; absent if not limited. A model without a configured price is then
+	// How much this request may spend on models, in billionths of a US dollar; absent if not limited. A model without a configured price is then
 	// refused.
 	CostNanoUsdLeft *uint64 `protobuf:"varint,14,opt,name=cost_nano_usd_left,json=costNanoUsdLeft,proto3,oneof" json:"cost_nano_usd_left,omitempty"`
 	// The summary of the oldest steps, as the last response of this task that had one gave it; absent if there was none. The history stays whole.
