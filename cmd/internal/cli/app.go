@@ -151,14 +151,10 @@ func adjustFlags(k *kong.Kong) error {
 
 // session returns a command's connection to a server. It connects at its first call, to a running server or to one inside this process.
 func (a *App) session(g *Globals) *discover.Session {
-	cfg := discover.Config{
-		Server: g.Server, Parts: g.parts(), DataDir: g.Data, TLS: g.tls(), Key: g.Key, KeyFromFlag: g.Key != a.UI.Getenv("PAWL_KEY"), Flags: g.flags(), Note: a.UI.Aside, Patience: a.Patience,
-	}
+	cfg := g.discovery()
+	cfg.KeyFromFlag, cfg.Flags, cfg.Note, cfg.Patience = g.Key != a.UI.Getenv("PAWL_KEY"), g.flags(), a.UI.Aside, a.Patience
 	cfg.Start = func(ctx context.Context, dir string) (*discover.Server, error) {
 		return a.Host.Embed(ctx, a.UI, dir, admin.LogLevel(g.LogLevel))
-	}
-	if g.Data == "" { // --data means the server of that folder and no other
-		cfg.Fallback = discover.DefaultGRPC
 	}
 	return discover.New(cfg)
 }
@@ -270,8 +266,14 @@ type Globals struct {
 	LogLevel string `group:"global" enum:"debug,info,warn,error,off,default" default:"default" placeholder:"LEVEL" help:"Log level of the services in this process: debug, info, warn, error or off (default: warn in pawl up, else off)."`
 }
 
-// tls returns the certificates for connections to servers.
-func (g *Globals) tls() serve.TLS { return serve.TLS{Cert: g.Cert, Key: g.CertKey, CA: g.CA} }
+// discovery returns which running server is meant.
+func (g *Globals) discovery() discover.Config {
+	cfg := discover.Config{Server: g.Server, Parts: g.parts(), DataDir: g.Data, TLS: serve.TLS{Cert: g.Cert, Key: g.CertKey, CA: g.CA}, Key: g.Key}
+	if g.Data == "" { // --data means the server of that folder and no other
+		cfg.Fallback = discover.DefaultGRPC
+	}
+	return cfg
+}
 
 // parts returns the addresses of the executor, planner and pool, in case they are separate processes: the flag's address, or else the default
 // port on the host of --server.

@@ -173,11 +173,7 @@ func (a *App) values(ctx context.Context, p place) []candidate {
 func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
-	cfg := discover.Config{Server: p.globals.Server, Parts: p.globals.parts(), DataDir: p.globals.Data, TLS: p.globals.tls(), Key: p.globals.Key}
-	if p.globals.Data == "" {
-		cfg.Fallback = discover.DefaultGRPC
-	}
-	s := discover.New(cfg)
+	s := discover.New(p.globals.discovery())
 	defer func() { _ = s.Close() }()
 	switch kind {
 	case "task":

@@ -16,10 +16,9 @@ import (
 
 // Options configure a run.
 type Options struct {
-	Model  string            // "": the planner's default
-	Beside int               // how many other tools of the file are offered with each case
-	Each   func(Result)      // called after each case; may be nil
-	Only   func(c Case) bool // selects the cases; nil: all
+	Model  string       // "": the planner's default
+	Beside int          // how many other tools of the file are offered with each case
+	Each   func(Result) // called after each case; may be nil
 }
 
 // Result is the result of one case.
@@ -42,9 +41,6 @@ func Run(ctx context.Context, client plannerv1.PlannerServiceClient, f *File, o 
 	r := &Report{Model: o.Model}
 	for i := range f.Cases {
 		c := &f.Cases[i]
-		if o.Only != nil && !o.Only(*c) {
-			continue
-		}
 		tools, err := f.toolsOf(c)
 		if err != nil {
 			return nil, err

@@ -330,20 +330,16 @@ type ResourcesCmd struct {
 }
 
 // Run lists resources.
-func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
+func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
 	t := u.Table("ADDRESS", "TYPE", "WHAT")
 	if c.Templates {
-		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: id})
+		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: string(id)})
 		for _, r := range list.GetResourceTemplates() {
 			t.Row(r.GetUriTemplate(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 		}
 		return u.List(list, err, t, c.ID+" has no resource templates")
 	}
-	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: id})
+	list, err := discover.All(ctx, s.Pool.ListResources, &mcppoolv1.ListResourcesRequest{McpId: string(id)})
 	for _, r := range list.GetResources() {
 		t.Row(r.GetUri(), r.GetMimeType(), firstOf(r.GetTitle(), r.GetDescription(), r.GetName()))
 	}
@@ -363,12 +359,8 @@ type ReadCmd struct {
 }
 
 // Run reads a resource.
-func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: id, Uri: c.URI})
+func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: string(id), Uri: c.URI})
 	return u.Show(resource, err, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
 }
 
@@ -376,12 +368,8 @@ func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 type PromptsCmd struct{ ServerArg }
 
 // Run lists prompts.
-func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: id})
+func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: string(id)})
 	t := u.Table("PROMPT", "TAKES", "WHAT")
 	for _, p := range list.GetPrompts() {
 		t.Row(p.GetName(), argumentNames(p), firstOf(p.GetTitle(), p.GetDescription()))
@@ -410,7 +398,7 @@ type PromptCmd struct {
 }
 
 // Run shows a prompt.
-func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
 	arguments := make(map[string]string, len(c.Args))
 	for _, arg := range c.Args {
 		name, value, ok := strings.Cut(arg, "=")
@@ -419,11 +407,7 @@ func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		}
 		arguments[name] = value
 	}
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	prompt, err := s.Pool.GetPrompt(ctx, &mcppoolv1.GetPromptRequest{McpId: id, Name: c.Name, Arguments: arguments})
+	prompt, err := s.Pool.GetPrompt(ctx, &mcppoolv1.GetPromptRequest{McpId: string(id), Name: c.Name, Arguments: arguments})
 	return u.Show(prompt, err, func() string { return promptText(u.OutStyle(), prompt) })
 }
 

@@ -115,13 +115,16 @@ type OwnerFlag struct {
 	Owner string `placeholder:"USER" help:"Servers that belong to this user (for operators; default: those that you see)."`
 }
 
-// resolveID returns the server's id in the pool. The alias workspace stands for the current folder's server.
-func (a ServerArg) resolveID(ctx context.Context, s *discover.Session) (string, error) {
+// serverID is a server's id in the pool.
+type serverID string
+
+// ProvideID returns the server's id; kong passes it to a command's Run. The alias workspace stands for the current folder's server.
+func (a ServerArg) ProvideID(ctx context.Context, s *discover.Session) (serverID, error) {
 	folder, err := s.EnsureWorkspace(ctx, a.ID)
-	return folder.Real(a.ID), err
+	return serverID(folder.Real(a.ID)), err
 }
 
-// knownID is like resolveID, but does not register the current folder's server.
+// knownID is like ProvideID, but does not register the current folder's server.
 func (a ServerArg) knownID(ctx context.Context, s *discover.Session) string {
 	if a.ID != discover.WorkspaceID {
 		return a.ID
@@ -149,12 +152,8 @@ func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 type ActivateCmd struct{ ServerArg }
 
 // Run activates a server.
-func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: id})
+func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: string(id)})
 	return showActivity(u, server, err)
 }
 
@@ -175,12 +174,8 @@ func showActivity(u *ui.UI, server *mcppoolv1.McpServer, err error) error {
 type TestCmd struct{ ServerArg }
 
 // Run tests a server.
-func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: id})
+func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: string(id)})
 	err = u.Show(report, err, func() string { return checksText(u.OutStyle(), u.OutColumns(), report) })
 	if err != nil || report.GetOk() {
 		return err
@@ -192,12 +187,8 @@ func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 type LogsCmd struct{ ServerArg }
 
 // Run prints the end of a server's stderr.
-func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	id, err := c.resolveID(ctx, s)
-	if err != nil {
-		return err
-	}
-	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: id})
+func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: string(id)})
 	if err != nil {
 		return err
 	}
@@ -213,15 +204,17 @@ type ShowCmd struct {
 	OwnerFlag
 }
 
-// Run shows a server.
-func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) (err error) {
-	id := c.ID
-	if c.Owner == "" {
-		if id, err = c.resolveID(ctx, s); err != nil {
-			return err
-		}
+// ProvideID is ServerArg.ProvideID, but takes the id of another user's server as it is.
+func (c *ShowCmd) ProvideID(ctx context.Context, s *discover.Session) (serverID, error) {
+	if c.Owner != "" {
+		return serverID(c.ID), nil
 	}
-	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: id, OwnerSub: c.Owner})
+	return c.ServerArg.ProvideID(ctx, s)
+}
+
+// Run shows a server.
+func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: string(id), OwnerSub: c.Owner})
 	return u.Show(server, err, func() string { return serverText(u.OutStyle(), server, u.Now()) })
 }
 
