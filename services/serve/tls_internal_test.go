@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"log/slog"
@@ -284,5 +285,40 @@ func TestSystemAuthorities(t *testing.T) {
 	}
 	if err := check(t, TLS{CA: a.issue(t, t.TempDir(), onLoopback).CA}.mustOpen(t, nil), "https://"+addr+"/"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A replica that was found by a name proves the name, not its address.
+func TestDialAs(t *testing.T) {
+	a := newAuthority(t)
+	addr, _ := startTLS(t, a.issue(t, t.TempDir(), x509.Certificate{DNSNames: []string{"pools"}}).mustOpen(t, nil))
+	client := a.issue(t, t.TempDir(), onLoopback).mustOpen(t, nil)
+	for name, says := range map[string]string{"pools:7414": "", "other:7414": "not other", addr: "127.0.0.1"} {
+		conn, err := client.DialAs(name, addr, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+		_ = conn.Close()
+		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("as %s: %v, want %q", name, err, says)
+		}
+	}
+}
+
+// TLS 1.2 is refused unless it is allowed.
+func TestMinVersion(t *testing.T) {
+	flags := newAuthority(t).issue(t, t.TempDir(), onLoopback)
+	flags.CA = ""
+	for allowed, says := range map[string]string{"": "protocol version not supported", "1.3": "protocol version not supported", "1.2": ""} {
+		flags.MinVersion = allowed
+		addr, _ := startTLS(t, flags.mustOpen(t, nil))
+		conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("--tls-min-version %q: %v, want %q", allowed, err, says)
+		}
 	}
 }
