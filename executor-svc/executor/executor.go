@@ -50,6 +50,8 @@ type Config struct {
 	MaxRecoveries uint32 `aliases:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
 	// DrainTimeout is how long running tool calls may take to end when the service stops.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to end when the service stops." default:"8s"`
+	// WatchBytes bounds the bytes of events on their way to slow clients; one user gets at most half.
+	WatchBytes int64 `help:"Bytes of events on their way to slow clients; one user gets at most half." default:"67108864"`
 }
 
 // Deps are what the executor uses.
@@ -91,7 +93,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
 	flows := flowsByName(agent.New(), coding.Flow{})
-	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
+	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention, WatchBytes: cfg.WatchBytes}, engine.Deps{
 		Journal: j,
 		Runner:  runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
 		Flows:   flows,

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,8 +17,12 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// writeTimeout bounds one write. Without it, a client that stops reading would hold its stream for ever.
-const writeTimeout = 30 * time.Second
+const (
+	// writeTimeout bounds the write of one piece. Without it, a client that stops reading would hold its stream for ever.
+	writeTimeout = 30 * time.Second
+	// writePiece is the size of a piece: a client that reads slowly, but reads, keeps its stream.
+	writePiece = 64 << 10
+)
 
 // observe is the outermost handler: it bounds the time of every write, logs every request, and turns a panic into a problem.
 func observe(log *slog.Logger, next http.Handler) http.Handler {
@@ -52,7 +57,7 @@ func handlePanic(log *slog.Logger, w *response, r *http.Request, p any) {
 		"the gateway panicked; this is a bug, and the log has its stack"))
 }
 
-// response gives every write its own deadline, and records the status and the number of bytes of the body.
+// response gives every piece of a write its own deadline, and records the status and the number of bytes of the body.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -72,10 +77,16 @@ func (w *response) Write(data []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.extend()
-	n, err := w.ResponseWriter.Write(data)
-	w.bytes += int64(n)
-	return n, err
+	written := 0
+	for piece := range slices.Chunk(data, writePiece) {
+		w.extend()
+		n, err := w.ResponseWriter.Write(piece)
+		written, w.bytes = written+n, w.bytes+int64(n)
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
 }
 
 // Unwrap lets a ResponseController reach the server's writer.

@@ -62,6 +62,8 @@ func (c *Conn) prepare(ctx context.Context, name string, stream bool) (*method, 
 type transport struct {
 	method *method
 	shares atomic.Bool // the handler called Share
+	// responses are the messages of the server of a stream; nil in a unary call. The channel is never closed.
+	responses chan response
 
 	mu         sync.Mutex // guards the following
 	header     metadata.MD

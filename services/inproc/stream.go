@@ -21,10 +21,36 @@ const bufferSize = 8
 // streamCall is the state that both sides of a stream share.
 type streamCall struct {
 	transport
-	requests  chan proto.Message // closed by CloseSend
-	responses chan proto.Message // never closed
-	done      chan struct{}      // closed after the last response was sent and err was set
-	err       error              // a status, or io.EOF
+	requests chan proto.Message // closed by CloseSend
+	done     chan struct{}      // closed after the last response was sent and err was set
+	err      error              // a status, or io.EOF
+}
+
+// response is a message of the server, or a channel that the client closes when it asks for the next message.
+type response struct {
+	message proto.Message
+	asked   chan struct{} // of Flush; else nil
+}
+
+// Flush waits until the client of this stream asks for another message after those that were sent, so that the handler can count their memory as
+// freed. It also ends with the call. Over a network it returns at once.
+func Flush(ctx context.Context) error {
+	t, ok := grpc.ServerTransportStreamFromContext(ctx).(*transport)
+	if !ok || t.responses == nil {
+		return nil
+	}
+	asked := make(chan struct{})
+	select {
+	case t.responses <- response{asked: asked}:
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
+	select {
+	case <-asked:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx)
+	}
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -39,8 +65,8 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, name string
 		return nil, err
 	}
 	call := &streamCall{
-		transport: transport{method: m, headerSent: make(chan struct{})},
-		requests:  make(chan proto.Message, bufferSize), responses: make(chan proto.Message, bufferSize), done: make(chan struct{}),
+		transport: transport{method: m, headerSent: make(chan struct{}), responses: make(chan response, bufferSize)},
+		requests:  make(chan proto.Message, bufferSize), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	if c.clientStats != nil {
@@ -145,22 +171,35 @@ func (s *clientStream) RecvMsg(m any) error {
 
 // receive waits for one message or the end of the call.
 func (s *clientStream) receive(m any) error {
+	for {
+		r, err := s.next()
+		if err != nil {
+			return err
+		}
+		if r.asked == nil {
+			return shallowCopyTo(m, r.message)
+		}
+		close(r.asked)
+	}
+}
+
+func (s *clientStream) next() (response, error) {
 	if s.ctx.Err() != nil {
-		return contextError(s.ctx)
+		return response{}, contextError(s.ctx)
 	}
 	select {
 	case r := <-s.responses:
-		return shallowCopyTo(m, r)
+		return r, nil
 	case <-s.ctx.Done():
-		return contextError(s.ctx)
+		return response{}, contextError(s.ctx)
 	case <-s.done:
 	}
 	select { // a message that was sent before the end
 	case r := <-s.responses:
-		return shallowCopyTo(m, r)
+		return r, nil
 	default:
 	}
-	return s.err
+	return response{}, s.err
 }
 
 // serverStream implements grpc.ServerStream.
@@ -194,7 +233,7 @@ func (s *serverStream) SendMsg(m any) error {
 	}
 	s.sendHeader()
 	select {
-	case s.responses <- r:
+	case s.responses <- response{message: r}:
 		return nil
 	case <-s.ctx.Done():
 		return contextError(s.ctx)

@@ -82,6 +82,52 @@ func TestServerStream(t *testing.T) {
 	})
 }
 
+// Issue 13: a handler knows when the client has finished with what was sent. Over a network, Flush does nothing.
+func TestFlush(t *testing.T) {
+	flushed := make(chan error, 2)
+	s := &service{OutFn: func(_ *outRequest, ss outStream) error {
+		if err := ss.Send(out("large")); err != nil {
+			return err
+		}
+		flushed <- inproc.Flush(ss.Context())
+		return ss.Send(out("next"))
+	}}
+	onBoth(t, serve.Options{}, func(t *testing.T, connect func(*service) grpc.ClientConnInterface) {
+		conn := connect(s)
+		stream, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(t.Context(), &outRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		if _, direct := conn.(*inproc.Conn); direct && len(flushed) > 0 {
+			t.Error("Flush returned before the client asked for the next message")
+		}
+		if texts, err := drain(stream); !errors.Is(err, io.EOF) || !cmp.Equal(texts, []string{"next"}) {
+			t.Error(texts, err)
+		}
+		if err := <-flushed; err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if stream, err = testgrpc.NewTestServiceClient(conn).StreamingOutputCall(ctx, &outRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, direct := conn.(*inproc.Conn); direct {
+			if err := <-flushed; status.Code(err) != codes.Canceled {
+				t.Errorf("Flush of a cancelled call: %v", err)
+			}
+		} else {
+			<-flushed
+		}
+	})
+}
+
 func TestStreamHeaderComesBeforeTheFirstMessage(t *testing.T) {
 	onBoth(t, serve.Options{}, func(t *testing.T, connect connect) {
 		for name, send := range map[string]func(outStream) error{

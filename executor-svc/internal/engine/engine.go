@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"pawl.dev/services/serve"
+
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/runner"
@@ -23,6 +25,8 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long ended tasks are kept; 0: for ever.
 	Retention time.Duration
+	// WatchBytes bounds the bytes of events that watchers hold (default 64 MiB).
+	WatchBytes int64
 }
 
 const (
@@ -46,6 +50,9 @@ type Engine struct {
 	cfg  Config
 	deps Deps
 	hub  *hub
+	// watching bounds the bytes of events that watchers hold, and reading how many of them read the journal at once.
+	watching *serve.Budget
+	reading  chan struct{}
 	// due wakes the claim loop.
 	due chan struct{}
 	// started is when the engine was made. An earlier process wrote any older checkpoint.
@@ -69,9 +76,11 @@ func New(cfg Config, deps Deps) *Engine {
 	cfg.MaxRunning = cmp.Or(cfg.MaxRunning, 30)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 8*time.Second)
 	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
+	cfg.WatchBytes = cmp.Or(cfg.WatchBytes, 64<<20)
 	e := &Engine{
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
+		watching: serve.NewBudget("watch", cfg.WatchBytes), reading: make(chan struct{}, maxReading),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e

@@ -49,9 +49,14 @@ type watcher struct {
 // eventRecord is a record whose events are derived once for all watchers.
 type eventRecord struct {
 	journal.Record
+	size    int // bytes
 	task    *journal.Task
 	once    sync.Once
 	derived []*executorv1.ExecutorEvent
+}
+
+func newEventRecord(r journal.Record, t *journal.Task) *eventRecord {
+	return &eventRecord{Record: r, size: proto.Size(r.Record), task: t}
 }
 
 func (r *eventRecord) events() []*executorv1.ExecutorEvent {
@@ -132,7 +137,7 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	}
 	t.task = &journal.Task{ID: id, Head: head, Checkpoint: c}
 	if n > 0 {
-		t.add(&eventRecord{Record: journal.Record{FirstSeq: c.GetLastSeq() - n + 1, Record: r}, task: t.task})
+		t.add(newEventRecord(journal.Record{FirstSeq: c.GetLastSeq() - n + 1, Record: r}, t.task))
 	}
 	for _, w := range t.watchers {
 		select {
@@ -145,9 +150,9 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 // add appends a record to the tail and drops the oldest ones beyond the bounds.
 func (t *topic) add(r *eventRecord) {
 	t.tail = append(t.tail, r)
-	t.size += proto.Size(r.Record.Record)
+	t.size += r.size
 	for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
-		t.size -= proto.Size(t.tail[0].Record.Record)
+		t.size -= t.tail[0].size
 		t.tail = t.tail[1:]
 	}
 }

@@ -8,14 +8,24 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 )
 
-// watchBytes bounds the bytes of records that a watcher reads at once.
-const watchBytes = 256 << 10
+const (
+	// watchBytes bounds the bytes of records that a watcher reads at once, unless one record is larger.
+	watchBytes = 256 << 10
+	// freeBytes of records are not counted against the budget of watchers.
+	freeBytes = 64 << 10
+	// encodedFactor times the bytes of its records is what a watcher holds: the events, and their JSON on the way to a client.
+	encodedFactor = 3
+	// maxReading is how many watchers read the journal at once: what they read may have to wait for the budget.
+	maxReading = 2
+)
 
 // Watch calls send for each event of a task whose seq is greater than after. It returns once all committed events were sent and the task
 // has ended or stops returns true for its status.
@@ -24,25 +34,11 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops f
 	defer e.hub.unwatch(w)
 	serverStopping := serve.Stopping(ctx)
 	for {
-		t, records, complete := w.after(after)
-		if !complete {
-			var err error
-			if t, records, err = e.readEvents(ctx, taskID, after); err != nil {
-				return err
-			}
+		t, sent, err := e.sendAfter(ctx, w, after, send)
+		if err != nil {
+			return err
 		}
-		for _, r := range records {
-			for _, event := range r.events() {
-				if event.GetSeq() <= after {
-					continue
-				}
-				if err := send(event); err != nil {
-					return err
-				}
-				after = event.GetSeq()
-			}
-		}
-		if after < t.Checkpoint.GetLastSeq() {
+		if after = sent; after < t.Checkpoint.GetLastSeq() {
 			continue
 		}
 		if status := t.Checkpoint.GetStatus(); state.Ended(status) || stops(status) {
@@ -60,6 +56,70 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops f
 	}
 }
 
+// sendAfter sends the next events after a seq, and returns the task and the seq of the last event that was sent.
+func (e *Engine) sendAfter(ctx context.Context, w *watcher, after uint64, send func(*executorv1.ExecutorEvent) error) (*journal.Task, uint64, error) {
+	t, records, release, err := e.eventsAfter(ctx, w, after)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	for _, r := range records {
+		for _, event := range r.events() {
+			if event.GetSeq() <= after {
+				continue
+			}
+			if err := send(event); err != nil {
+				return nil, 0, err
+			}
+			after = event.GetSeq()
+		}
+	}
+	if sizeOf(records) > freeBytes {
+		return t, after, inproc.Flush(ctx) // the bytes are held until the client has them
+	}
+	return t, after, nil
+}
+
+// eventsAfter returns the task and its next records after a seq, whose bytes count against the user's budget until release is called. A watcher that
+// waits for the budget, because others do not read, holds no records: it reads them again afterwards.
+func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *journal.Task, records []*eventRecord, release func(), err error) {
+	release = func() {}
+	for held := int64(freeBytes); ; {
+		var complete bool
+		if t, records, complete = w.after(after); !complete {
+			if t, records, err = e.readEvents(ctx, w.topic.id, after); err != nil {
+				release()
+				return nil, nil, nil, err
+			}
+		}
+		size := sizeOf(records)
+		if size <= held {
+			return t, records, release, nil
+		}
+		release()
+		t, records, held = nil, nil, size
+		if release, err = e.watching.Acquire(ctx, userOf(ctx), encodedFactor*size); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+}
+
+func userOf(ctx context.Context) string {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return ""
+	}
+	return who.Sub
+}
+
+// sizeOf returns the bytes of records.
+func sizeOf(records []*eventRecord) (n int64) {
+	for _, r := range records {
+		n += int64(r.size)
+	}
+	return n
+}
+
 // watchStopped returns the error that ends a watch at shutdown.
 func watchStopped() error {
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
@@ -68,6 +128,12 @@ func watchStopped() error {
 
 // readEvents reads records that are not in memory from the journal.
 func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*journal.Task, []*eventRecord, error) {
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 	found, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +144,7 @@ func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*
 	}
 	records := make([]*eventRecord, 0, len(found))
 	for _, r := range found {
-		records = append(records, &eventRecord{Record: r, task: t})
+		records = append(records, newEventRecord(r, t))
 	}
 	return t, records, nil
 }

@@ -41,6 +41,7 @@ func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, call Cal
 		if !d.receive(got) {
 			break
 		}
+		got.written <- struct{}{}
 	}
 	if d.cut != nil {
 		h.cfg.Log.WarnContext(r.Context(), "a document was cut off", "path", r.URL.Path, "error", d.cut)

@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,14 +76,11 @@ func (sse) end(last summary) []byte {
 }
 
 func event(id uint64, name string, data []byte) []byte {
-	var b strings.Builder
+	head := "event: " + name + "\ndata: "
 	if id > 0 {
-		b.WriteString("id: " + strconv.FormatUint(id, 10) + "\n")
+		head = "id: " + strconv.FormatUint(id, 10) + "\n" + head
 	}
-	b.WriteString("event: " + name + "\ndata: ")
-	b.Write(data)
-	b.WriteString("\n\n")
-	return []byte(b.String())
+	return slices.Concat([]byte(head), data, []byte("\n\n"))
 }
 
 // eventSeq returns the seq of a message, or 0.

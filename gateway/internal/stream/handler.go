@@ -108,6 +108,7 @@ func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received
 			if !ok || s.forward(got) {
 				return
 			}
+			got.written <- struct{}{}
 		case <-first.C:
 			s.writeHeader()
 		case <-heartbeat.C:
@@ -125,10 +126,11 @@ func (h *Handler) pump(ctx context.Context, s *session, incoming <-chan received
 type received struct {
 	message proto.Message
 	err     error
+	written chan<- struct{} // takes a value when the message was written
 }
 
-// startCall starts the call and a goroutine that receives its messages. The channel ends with the stream's error, or io.EOF; it is closed
-// early if ctx ends.
+// startCall starts the call and a goroutine that receives its messages: the next one when the last was written, so that a slow client delays
+// the sender. The channel ends with the stream's error, or io.EOF; it is closed early if ctx ends.
 func startCall(ctx context.Context, call Call) (<-chan received, error) {
 	output, err := protoregistry.GlobalTypes.FindMessageByName(call.RPC.Output().FullName())
 	if err != nil {
@@ -145,17 +147,24 @@ func startCall(ctx context.Context, call Call) (<-chan received, error) {
 	if err := messages.CloseSend(); err != nil {
 		return nil, err
 	}
-	incoming := make(chan received)
+	incoming, written := make(chan received), make(chan struct{}, 1)
 	go func() {
 		defer close(incoming)
 		for {
 			got := receive(messages, output)
+			got.written = written
 			select {
 			case incoming <- got:
 			case <-ctx.Done():
 				return
 			}
 			if got.err != nil {
+				return
+			}
+			got.message = nil
+			select {
+			case <-written:
+			case <-ctx.Done():
 				return
 			}
 		}
