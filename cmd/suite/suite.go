@@ -68,16 +68,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 
 // setUpAuth sets up authentication and the in-process connection.
 func (s *Suite) setUpAuth(context.Context) (err error) {
-	s.auth = identity.Local()
-	if s.cfg.KeysFile != "" {
-		if _, err := os.Stat(s.cfg.KeysFile); err != nil {
-			return fmt.Errorf("read the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, s.cfg.KeysFile)
-		}
-		if s.keys, err = identity.OpenKeyFile(s.cfg.KeysFile); err != nil {
-			return err
-		}
-		s.auth = s.keys
+	if s.auth, err = serve.NewAuthenticator(s.cfg.KeysFile); err != nil {
+		return err
 	}
+	s.keys, _ = s.auth.(*identity.KeyFile)
 	for _, addr := range []string{s.cfg.GRPCAddr, s.cfg.HTTPAddr} {
 		if addr == "" {
 			continue

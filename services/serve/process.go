@@ -61,7 +61,7 @@ type Process struct {
 // running ones; with ServeUntilDrained, the server stops only after the service has drained. At last the service is closed.
 func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger, *Certificates) (Service, error)) (err error) {
 	log := newLogger(o.Name, o.Flags.LogLevel)
-	auth, err := newAuthenticator(o.Flags.Keys)
+	auth, err := NewAuthenticator(o.Flags.Keys)
 	if err != nil {
 		return err
 	}
@@ -121,8 +121,8 @@ func newLogger(name, level string) *slog.Logger {
 	return log
 }
 
-// newAuthenticator returns the authenticator of a key file, or identity.Local if keys is empty.
-func newAuthenticator(keys string) (identity.Authenticator, error) {
+// NewAuthenticator returns the authenticator of a key file, or identity.Local if keys is empty.
+func NewAuthenticator(keys string) (identity.Authenticator, error) {
 	if keys == "" {
 		return identity.Local(), nil
 	}

@@ -21,9 +21,8 @@ type Field struct {
 	Name        string
 	Types       []string // JSON types without null; empty: any
 	Description string
-	Enum        []json.RawMessage // without null; empty: any value
-	Titles      []string          // the titles of Enum's values, in the same order; "": no title
-	Many        bool              // the value is an array of Enum's values
+	Enum        []titledValue // without null; empty: any value
+	Many        bool          // the value is an array of Enum's values
 	Required    bool
 	Schema      string          // the property's schema
 	Default     json.RawMessage // nil if there is none
@@ -132,7 +131,7 @@ func (l valueLists) values() []titledValue {
 	return list
 }
 
-// setEnum sets Enum, Titles and Many from the values that the property's schema lists, for the property itself or for its array's items.
+// setEnum sets Enum and Many from the values that the property's schema lists, for the property itself or for its array's items.
 func (f *Field) setEnum(p schema.Property) {
 	var own valueLists
 	var arraySchema struct {
@@ -150,11 +149,7 @@ func (f *Field) setEnum(p schema.Property) {
 		_ = json.Unmarshal([]byte(p.Enum), &members) // an array or empty, because the schema has been compiled
 		list = valueLists{Enum: members}.values()
 	}
-	for _, v := range list {
-		if string(v.Const) != "null" {
-			f.Enum, f.Titles = append(f.Enum, v.Const), append(f.Titles, v.Title)
-		}
-	}
+	f.Enum = slices.DeleteFunc(list, func(v titledValue) bool { return string(v.Const) == "null" })
 }
 
 // IsText reports whether the field takes any string, and only strings.
@@ -167,9 +162,9 @@ func (f Field) Kind() string {
 	}
 	words := make([]string, len(f.Enum))
 	for i, e := range f.Enum {
-		words[i] = strictjson.Content(string(e))
-		if title := f.title(i); title != "" && title != words[i] {
-			words[i] += " = " + title
+		words[i] = strictjson.Content(string(e.Const))
+		if e.Title != "" && e.Title != words[i] {
+			words[i] += " = " + e.Title
 		}
 	}
 	text := strings.Join(words, " | ")
@@ -179,23 +174,16 @@ func (f Field) Kind() string {
 	return text
 }
 
-func (f Field) title(i int) string {
-	if i < len(f.Titles) {
-		return f.Titles[i]
-	}
-	return ""
-}
-
 // member returns the enum value that text names, by the value itself or else by its title.
 func (f Field) member(text string) (json.RawMessage, error) {
 	for _, e := range f.Enum {
-		if text == strictjson.Content(string(e)) || text == string(e) {
-			return e, nil
+		if text == strictjson.Content(string(e.Const)) || text == string(e.Const) {
+			return e.Const, nil
 		}
 	}
-	for i, e := range f.Enum {
-		if title := f.title(i); title != "" && strings.EqualFold(text, title) {
-			return e, nil
+	for _, e := range f.Enum {
+		if e.Title != "" && strings.EqualFold(text, e.Title) {
+			return e.Const, nil
 		}
 	}
 	return nil, fmt.Errorf("%q is none of %s", text, f.Kind())

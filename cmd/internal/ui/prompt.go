@@ -358,8 +358,7 @@ type InputAction int
 
 // The possible decisions.
 const (
-	InputLeave   InputAction = iota // leave the question open
-	InputCancel                     // cancel the call
+	InputLeave   InputAction = iota // leave the question open or, if the call is the command's own, cancel the call
 	InputDecline                    // decline to answer
 	InputAccept                     // answer, with the content
 )
@@ -391,9 +390,7 @@ func (p *Prompter) Input(ctx context.Context, in Input) (InputAction, string, er
 		return InputLeave, "", err
 	case word == "no":
 		return InputDecline, "", nil
-	case word == "cancel":
-		return InputCancel, "", nil
-	case word == "detach":
+	case word == last.Word:
 		return InputLeave, "", nil
 	case word == "yes":
 		return InputAccept, "", nil

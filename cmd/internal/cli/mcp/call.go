@@ -330,7 +330,7 @@ type ResourcesCmd struct {
 }
 
 // Run lists resources.
-func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *ResourcesCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	t := u.Table("ADDRESS", "TYPE", "WHAT")
 	if c.Templates {
 		list, err := discover.All(ctx, s.Pool.ListResourceTemplates, &mcppoolv1.ListResourceTemplatesRequest{McpId: string(id)})
@@ -359,7 +359,7 @@ type ReadCmd struct {
 }
 
 // Run reads a resource.
-func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	resource, err := s.Pool.ReadResource(ctx, &mcppoolv1.ReadResourceRequest{McpId: string(id), Uri: c.URI})
 	return u.Show(resource, err, func() string { return resourceText(u.OutTTY, resource.GetContents()) })
 }
@@ -368,7 +368,7 @@ func (c *ReadCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ser
 type PromptsCmd struct{ ServerArg }
 
 // Run lists prompts.
-func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *PromptsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	list, err := discover.All(ctx, s.Pool.ListPrompts, &mcppoolv1.ListPromptsRequest{McpId: string(id)})
 	t := u.Table("PROMPT", "TAKES", "WHAT")
 	for _, p := range list.GetPrompts() {
@@ -398,7 +398,7 @@ type PromptCmd struct {
 }
 
 // Run shows a prompt.
-func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *PromptCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	arguments := make(map[string]string, len(c.Args))
 	for _, arg := range c.Args {
 		name, value, ok := strings.Cut(arg, "=")

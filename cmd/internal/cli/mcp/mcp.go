@@ -115,13 +115,13 @@ type OwnerFlag struct {
 	Owner string `placeholder:"USER" help:"Servers that belong to this user (for operators; default: those that you see)."`
 }
 
-// serverID is a server's id in the pool.
-type serverID string
+// ServerID is a server's id in the pool.
+type ServerID string
 
 // ProvideID returns the server's id; kong passes it to a command's Run. The alias workspace stands for the current folder's server.
-func (a ServerArg) ProvideID(ctx context.Context, s *discover.Session) (serverID, error) {
+func (a ServerArg) ProvideID(ctx context.Context, s *discover.Session) (ServerID, error) {
 	folder, err := s.EnsureWorkspace(ctx, a.ID)
-	return serverID(folder.Real(a.ID)), err
+	return ServerID(folder.Real(a.ID)), err
 }
 
 // knownID is like ProvideID, but does not register the current folder's server.
@@ -152,7 +152,7 @@ func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 type ActivateCmd struct{ ServerArg }
 
 // Run activates a server.
-func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *ActivateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	server, err := s.Pool.ActivateMcpServer(ctx, &mcppoolv1.ActivateMcpServerRequest{Id: string(id)})
 	return showActivity(u, server, err)
 }
@@ -174,7 +174,7 @@ func showActivity(u *ui.UI, server *mcppoolv1.McpServer, err error) error {
 type TestCmd struct{ ServerArg }
 
 // Run tests a server.
-func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	report, err := s.Pool.TestMcpServer(ctx, &mcppoolv1.TestMcpServerRequest{Id: string(id)})
 	err = u.Show(report, err, func() string { return checksText(u.OutStyle(), u.OutColumns(), report) })
 	if err != nil || report.GetOk() {
@@ -187,7 +187,7 @@ func (c *TestCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ser
 type LogsCmd struct{ ServerArg }
 
 // Run prints the end of a server's stderr.
-func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *LogsCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	log, err := s.Pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: string(id)})
 	if err != nil {
 		return err
@@ -205,15 +205,15 @@ type ShowCmd struct {
 }
 
 // ProvideID is ServerArg.ProvideID, but takes the id of another user's server as it is.
-func (c *ShowCmd) ProvideID(ctx context.Context, s *discover.Session) (serverID, error) {
+func (c *ShowCmd) ProvideID(ctx context.Context, s *discover.Session) (ServerID, error) {
 	if c.Owner != "" {
-		return serverID(c.ID), nil
+		return ServerID(c.ID), nil
 	}
 	return c.ServerArg.ProvideID(ctx, s)
 }
 
 // Run shows a server.
-func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id serverID) error {
+func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id ServerID) error {
 	server, err := s.Pool.GetMcpServer(ctx, &mcppoolv1.GetMcpServerRequest{Id: string(id), OwnerSub: c.Owner})
 	return u.Show(server, err, func() string { return serverText(u.OutStyle(), server, u.Now()) })
 }
