@@ -209,42 +209,34 @@ func (s *Suite) close() error {
 	return errors.Join(errs...)
 }
 
-// Config configures a suite.
+// Config configures a suite. Its flags are those of `pawl up`.
 type Config struct {
-	// DataDir holds everything that must outlive the process. Required; New creates it if it does not exist.
-	DataDir string
-	// HTTPAddr is the gateway's address, host:port; empty: there is no gateway.
-	HTTPAddr string
-	// GRPCAddr is the address of all gRPC services, host:port; empty: there is no gRPC listener.
-	GRPCAddr string
-	// MCPConfigs are files in the mcpServers format.
-	MCPConfigs []string
-	// Workspace is the folder of the built-in MCP server `workspace`; empty: no such server.
-	Workspace string
-	// KeysFile holds the hashed API keys; empty: everyone who reaches the suite is the user `local`.
-	KeysFile string
+	HTTPAddr     string   `name:"http" default:"${http}" placeholder:"ADDR" help:"Address at which REST listens (default ${default}); none turns it off."` // empty: there is no gateway
+	GRPCAddr     string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Address at which gRPC listens (default ${default}); none turns it off."` // empty: there is no listener
+	MCPConfigs   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
+	KeysFile     string   `name:"keys" type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without it, everyone on this machine may do everything."`
+	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."` // empty: there is no such server
+	DefaultModel string   `name:"model" complete:"model" placeholder:"NAME" help:"The model for tasks and agents that name none."`
+	Models       string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
+	ModelTries   int      `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before planning fails (default ${default})."` // 0: the planner's default
+	AllowHosts   []string `name:"allow-host" sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
+	AllowOrigins []string `name:"allow-origin" sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
+
 	// TLS names the certificates of the listeners. With authorities, gRPC callers need a certificate; HTTP callers do not.
-	TLS serve.TLS
+	TLS serve.TLS `embed:"" group:"tls"`
 	// Executor configures the executor; New sets its data folder.
-	Executor executor.Config
+	Executor executor.Config `embed:"" group:"limits"`
+
 	// Pool configures the MCP pool; New sets its data folder, mcpServers files, workspace and version.
-	Pool mcppool.Config
+	Pool mcppool.Config `kong:"-"`
+	// DataDir holds everything that must outlive the process. Required; New creates it if it does not exist.
+	DataDir string `kong:"-"`
 	// Builtins are the embedding program's own tools, Go functions or in-process MCP servers, by server id.
-	Builtins map[string]mcppool.Builtin
-	// DefaultModel is the model of tasks and agents that name none; empty: the planner's default.
-	DefaultModel string
-	// Models is a file of named language models; empty: there are none.
-	Models string
-	// ModelTries is how many attempts a model gets to give a valid reply before the call fails; 0: the planner's default.
-	ModelTries int
-	// AllowHosts are Host headers that the gateway accepts besides loopback and its own address.
-	AllowHosts []string
-	// AllowOrigins are web origins whose pages may call the gateway.
-	AllowOrigins []string
+	Builtins map[string]mcppool.Builtin `kong:"-"`
 	// OfCommand is set if the suite belongs to a command and ends with it.
-	OfCommand bool
+	OfCommand bool `kong:"-"`
 	// Version is the version that clients see; may be empty.
-	Version string
+	Version string `kong:"-"`
 }
 
 // complete resolves the paths of the data folder and the workspace, and creates the data folder.

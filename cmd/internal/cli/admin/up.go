@@ -28,22 +28,8 @@ const DefaultHTTP = "127.0.0.1:7410"
 
 // UpCmd is `pawl up`.
 type UpCmd struct {
-	HTTP        string   `name:"http" default:"${http}" placeholder:"ADDR" help:"Address at which REST listens (default ${default}); none turns it off."`
-	GRPC        string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Address at which gRPC listens (default ${default}); none turns it off."`
-	MCPConfig   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
-	Keys        string   `type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without it, everyone on this machine may do everything."`
-	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."`
-	NoWorkspace bool     `xor:"workspace" help:"Run no MCP server workspace."`
-	Model       string   `complete:"model" placeholder:"NAME" help:"The model for tasks and agents that name none."`
-	Models      string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`
-	ModelTries  int      `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before planning fails (default ${default})."`
-	AllowHost   []string `sep:"none" placeholder:"NAME" help:"Host name under which REST may be reached (repeatable)."`
-	AllowOrigin []string `sep:"none" placeholder:"ORIGIN" help:"Web origin whose pages may call REST (repeatable)."`
-
-	TLS serve.TLS `embed:"" group:"tls"`
-
-	Executor executor.Config `embed:"" group:"limits"`
-	DataDir  struct{}        `kong:"-"` // hides Executor.DataDir, because --data is a global flag
+	suite.Config `embed:""`
+	NoWorkspace  bool `xor:"workspace" help:"Run no MCP server workspace."`
 
 	Pool PoolFlags `embed:"" group:"pool"`
 }
@@ -89,11 +75,9 @@ func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Se
 }
 
 func (c *UpCmd) config(h *Host, discovery discover.Config) (suite.Config, error) {
-	cfg := suite.Config{
-		MCPConfigs: c.MCPConfig, KeysFile: c.Keys, TLS: c.TLS, DefaultModel: c.Model, Models: c.Models, ModelTries: c.ModelTries, Executor: c.Executor, Pool: c.Pool.Config, Version: h.Version,
-		AllowHosts: c.AllowHost, AllowOrigins: c.AllowOrigin, Workspace: c.Workspace,
-		HTTPAddr: strings.TrimSuffix(c.HTTP, "none"), GRPCAddr: strings.TrimSuffix(c.GRPC, "none"),
-	}
+	cfg := c.Config
+	cfg.HTTPAddr, cfg.GRPCAddr, cfg.Version = strings.TrimSuffix(c.HTTPAddr, "none"), strings.TrimSuffix(c.GRPCAddr, "none"), h.Version
+	cfg.Pool = c.Pool.Config
 	cfg.Pool.DrainTimeout = c.Pool.Drain
 	var err error
 	if cfg.DataDir, err = discovery.Dir(); err != nil {
