@@ -54,10 +54,10 @@ func TestOutputOfAnotherShapeIsRefused(t *testing.T) {
 	r, id, asked := lostWrite(t, "write")
 	for output, problem := range map[string]string{
 		`{"mesage":"x"}`:               "mesage",
-		`{}`:                           "neither message nor structured",
-		`{"message":1}`:                "message is not a string",
-		`{"message":"x","media":{}}`:   "media is not an array",
-		`{"message":"x","result":"y"}`: "unknown field result",
+		`{}`:                           `required property "message" is missing`,
+		`{"message":1}`:                `"/message": must be a string`,
+		`{"message":"x","media":{}}`:   `"/media": must be an array`,
+		`{"message":"x","result":"y"}`: `unknown property "result"`,
 	} {
 		_, err := r.outcome(id, asked.GetId(), supply(output))
 		refused(t, output, err, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, problem, `{"message": "text", "structured": …, "media": […]}`)
