@@ -173,7 +173,8 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 	interrupts, release := u.Signals.Take()
 	defer release()
 	for round := 0; ; round++ {
-		n, err := countRunning(ctx, s)
+		list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1000, Statuses: []executorv1.ExecutorStatus{initial, running}})
+		n := len(list.GetTasks())
 		if err != nil || n == 0 {
 			return
 		}
@@ -193,12 +194,6 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 		case <-time.After(lookEvery):
 		}
 	}
-}
-
-// countRunning counts the tasks that are new or running.
-func countRunning(ctx context.Context, s *discover.Session) (int, error) {
-	list, err := s.Tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1000, Statuses: []executorv1.ExecutorStatus{initial, running}})
-	return len(list.GetTasks()), err
 }
 
 // Grammar is the command line.

@@ -138,7 +138,7 @@ func TestUp(t *testing.T) {
 func defaults() executor.Config {
 	return executor.Config{
 		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, Retention: 720 * time.Hour,
-		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRecoveries: 5, DrainTimeout: 8 * time.Second,
+		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRecoveries: 5, DrainTimeout: 8 * time.Second, WatchBytes: 64 << 20,
 	}
 }
 

@@ -120,9 +120,6 @@ const (
 // open finds a server, or starts one in this process if there is none. It waits for at most patience until a process that has the data folder answers
 // or exits.
 func (s *Session) open(ctx context.Context, patience time.Duration) (*Server, error) {
-	if s.cfg.Server != "" {
-		return s.dialNamed(ctx)
-	}
 	deadline := time.Now().Add(patience)
 	for {
 		server, err := s.findExisting(ctx)

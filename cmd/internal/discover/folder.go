@@ -207,7 +207,7 @@ func activeServers(ctx context.Context, s *Session) ([]string, error) {
 	list, err := All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: true})
 	var ids []string
 	for _, s := range list.GetMcpServers() {
-		if !isWorkspace(s) && !s.GetOnlyWhenNamed() && !s.GetDisabled() {
+		if !isWorkspace(s) && !s.GetOnlyWhenNamed() {
 			ids = append(ids, s.GetId())
 		}
 	}

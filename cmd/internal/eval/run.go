@@ -70,18 +70,11 @@ func (f *File) withOthers(tools []*commonv1.Tool, count, seed int) []*commonv1.T
 			}
 		}
 	}
-	count = min(count, len(all))
-	out := make([]*commonv1.Tool, 0, len(tools)+count)
-	for i := range count {
-		if i == count/2 {
-			out = append(out, tools...)
-		}
-		out = append(out, all[(seed+i)%len(all)])
+	var others []*commonv1.Tool
+	for i := range min(count, len(all)) {
+		others = append(others, all[(seed+i)%len(all)])
 	}
-	if count == 0 {
-		return tools
-	}
-	return out
+	return slices.Insert(others, len(others)/2, tools...)
 }
 
 // caseRun plays one case.

@@ -97,18 +97,11 @@ func fromService(e *errs.Error) *Error {
 		return &Error{Message: "interrupted", Code: Stopped, cause: e}
 	}
 	if e.Code == codes.Unimplemented && strings.Contains(e.Message, "unknown service") {
-		return &Error{
-			Message: "this server lacks a service that the command needs (" + e.Message + ")",
-			Next:    "if Pawl runs as separate processes, --server is the address of the executor (port 7412); add --pool if the pool is not at port 7414 of that host, and --planner if the planner is not at port 7413",
-			Code:    Failed, cause: e,
-		}
+		return WrapError(e, "this server lacks a service that the command needs (%s)", e.Message).
+			Then("if Pawl runs as separate processes, --server is the address of the executor (port 7412); add --pool if the pool is not at port 7414 of that host, and --planner if the planner is not at port 7413")
 	}
 	if e.Code == codes.Unavailable && strings.Contains(e.Message, "connection error") {
-		return &Error{
-			Message: "no Pawl server answers (" + e.Message + ")",
-			Next:    "start one with pawl up, or name its gRPC address with --server",
-			Code:    Failed, cause: e,
-		}
+		return WrapError(e, "no Pawl server answers (%s)", e.Message).Then("start one with pawl up, or name its gRPC address with --server")
 	}
 	message, next := splitAdvice(describe(e), nextSteps[e.Reason])
 	if e.RetryAfter > 0 && !strings.Contains(e.Message, "try again in") {

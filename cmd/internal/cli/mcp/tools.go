@@ -79,14 +79,12 @@ func (c *ToolsCmd) showTool(ctx context.Context, u *ui.UI, s *discover.Session, 
 	return u.Show(tool, err, func() string { return toolText(u.OutStyle(), tool) })
 }
 
-// activeIDs returns the ids of the caller's active servers that are not disabled.
+// activeIDs returns the ids of the caller's active servers.
 func activeIDs(ctx context.Context, s *discover.Session) ([]string, error) {
 	list, err := discover.All(ctx, s.Pool.ListMcpServers, &mcppoolv1.ListMcpServersRequest{ActiveOnly: true})
 	var ids []string
 	for _, server := range list.GetMcpServers() {
-		if !server.GetDisabled() {
-			ids = append(ids, server.GetId())
-		}
+		ids = append(ids, server.GetId())
 	}
 	return ids, err
 }
