@@ -332,3 +332,33 @@ func FuzzParseKeys(f *testing.F) {
 		}
 	})
 }
+
+// A note that YAML cannot hold is refused: the file would be unreadable from then on, for all keys.
+func TestNotesThatYAMLCannotHold(t *testing.T) {
+	k, err := OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, c := range "\x00\t\n\r\v\u0085\u2028\ufeff #'|>" {
+		for _, note := range []string{string(c), "a" + string(c) + "b", string(c) + "\n b"} {
+			_, added, err := k.Add(Key{Sub: "ann", Roles: userRoles, Note: note, Request: note})
+			if err != nil {
+				refused++
+				continue
+			}
+			if keys, _, err := readKeys(k.path); err != nil || len(keys) != 1 || keys[0].Note != note || keys[0].Request != note {
+				t.Fatalf("added %q; the file has %v, %v", note, keys, err)
+			}
+			if err := k.Remove(added.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if refused == 0 || refused > 5 {
+		t.Errorf("%d notes were refused", refused)
+	}
+	if _, _, err := k.Add(Key{Sub: "ann", Roles: userRoles, Note: "plain"}); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}

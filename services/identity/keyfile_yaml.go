@@ -100,11 +100,16 @@ func keyLines(raw []byte) map[int]int {
 	return lines
 }
 
-// writeKeys replaces the file in one step: a concurrent reader sees the old version or the new one.
+// writeKeys replaces the file in one step: a concurrent reader sees the old version or the new one. It writes nothing that would not be read as
+// it is now: of some texts with control characters, the YAML encoder makes a document that its decoder refuses.
 func writeKeys(path string, keys []Key) error {
 	body, err := yaml.Marshal(keysDoc{Version: fileVersion, Keys: keys})
 	if err != nil {
 		return fmt.Errorf("write the key file: %w", err)
+	}
+	read, err := parseKeys(body)
+	if again, _ := yaml.Marshal(keysDoc{Version: fileVersion, Keys: read}); err != nil || !bytes.Equal(body, again) {
+		return errors.New("a text of the key has characters that the key file cannot hold, such as a tab before a line break; leave them out")
 	}
 	if err := replaceFile(path, append([]byte(fileHeader), body...)); err != nil {
 		return fmt.Errorf("write the key file: %w", err)
