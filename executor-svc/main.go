@@ -41,8 +41,8 @@ func main() {
 
 // build makes the service and its connections to the planner and the pool, which need not run yet.
 func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Certificates) (serve.Service, error) {
-	if s.Keys != "" && s.ServiceKey == "" {
-		return nil, errors.New("with --keys the planner and the pool require a key from the executor too; create one with " +
+	if s.Authenticated() && s.ServiceKey == "" {
+		return nil, errors.New("with --keys or --oidc the planner and the pool require a key from the executor too; create one with " +
 			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
 	planner, err := certs.Dial(s.Planner, s.ServiceKey)

@@ -41,8 +41,8 @@ func main() {
 
 // build dials the planner, which need not run yet, and builds the service.
 func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Certificates) (serve.Service, error) {
-	if len(s.Peers) > 0 && s.Keys != "" && s.ServiceKey == "" {
-		return nil, errors.New("with --keys the other replicas require a key from this one; make one with " +
+	if len(s.Peers) > 0 && s.Authenticated() && s.ServiceKey == "" {
+		return nil, errors.New("with --keys or --oidc the other replicas require a key from this one; make one with " +
 			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
 	planner, err := certs.Dial(s.Planner, s.ServiceKey)

@@ -101,6 +101,6 @@ func (s *Suite) writeServerFile() error {
 	return discover.WriteServerFile(s.cfg.DataDir, discover.ServerInfo{
 		PID: os.Getpid(), GRPC: s.cfg.Address(s.GRPCAddr()), HTTP: s.cfg.Address(s.HTTPAddr()), Version: s.cfg.Version,
 		Started: time.Now().UTC(), Workspace: s.cfg.Workspace, OfCommand: s.cfg.OfCommand,
-		OwnSettings: len(s.cfg.MCPConfigs) > 0 || len(s.cfg.Builtins) > 0 || s.cfg.KeysFile != "" || s.cfg.Models != "",
+		OwnSettings: len(s.cfg.MCPConfigs) > 0 || len(s.cfg.Builtins) > 0 || s.keys != nil || s.cfg.Models != "",
 	})
 }

@@ -34,7 +34,7 @@ type Suite struct {
 	cfg    Config
 	log    *slog.Logger
 	auth   identity.Authenticator
-	keys   *identity.KeyFile   // nil: no key file
+	keys   *identity.Callers   // nil: callers need no credential
 	certs  *serve.Certificates // nil: no TLS
 	health *health.Server      // the health service of conn
 	conn   *inproc.Conn
@@ -68,10 +68,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 
 // setUpAuth sets up authentication and the in-process connection.
 func (s *Suite) setUpAuth(context.Context) (err error) {
-	if s.auth, err = serve.NewAuthenticator(s.cfg.KeysFile); err != nil {
+	if s.auth, err = identity.Open(s.cfg.KeysFile, s.cfg.IssuersFile); err != nil {
 		return err
 	}
-	s.keys, _ = s.auth.(*identity.KeyFile)
+	s.keys, _ = s.auth.(*identity.Callers)
 	for _, addr := range []string{s.cfg.GRPCAddr, s.cfg.HTTPAddr} {
 		if addr == "" {
 			continue
@@ -215,6 +215,7 @@ type Config struct {
 	GRPCAddr     string   `name:"grpc" default:"${grpc}" placeholder:"ADDR" help:"Address at which gRPC listens (default ${default}); none turns it off."` // empty: there is no listener
 	MCPConfigs   []string `name:"mcp-config" sep:"none" type:"existingfile" placeholder:"FILE" help:"File with MCP servers in the mcpServers format (repeatable)."`
 	KeysFile     string   `name:"keys" type:"path" placeholder:"FILE" help:"File of hashed API keys (pawl keys add); without it, everyone on this machine may do everything."`
+	IssuersFile  string   `name:"oidc" type:"path" placeholder:"FILE" help:"File of OpenID Connect issuers (YAML) whose tokens are accepted, beside the keys if there are any."`
 	Workspace    string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder of the built-in MCP server workspace (default: the current one)."` // empty: there is no such server
 	DefaultModel string   `name:"model" complete:"model" placeholder:"NAME" help:"The model for tasks and agents that name none."`
 	Models       string   `type:"path" placeholder:"FILE" help:"File of named language models (YAML or JSON). MCP servers with sampling enabled may use them."`

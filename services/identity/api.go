@@ -28,6 +28,9 @@ type API struct {
 // NewAPI returns the service of an authenticator. Without a key file, it can only say who the caller is.
 func NewAPI(a Authenticator) *API {
 	keys, _ := a.(*KeyFile)
+	if c, ok := a.(*Callers); ok && c.path != "" {
+		keys = c.KeyFile
+	}
 	return &API{keys: keys}
 }
 
@@ -38,7 +41,8 @@ func (*API) WhoAmI(ctx context.Context, _ *identityv1.WhoAmIRequest) (*identityv
 		return nil, err
 	}
 	return &identityv1.WhoAmIResponse{
-		Sub: p.Sub, Roles: rolesToProto(p.Roles), KeyId: p.KeyID, ExpireTime: timeToProto(p.Expires), OnBehalf: p.OnBehalf,
+		Sub: p.Sub, Roles: rolesToProto(p.Roles), KeyId: p.KeyID, Issuer: p.Issuer,
+		ExpireTime: timeToProto(p.Expires), OnBehalf: p.OnBehalf,
 	}, nil
 }
 

@@ -2,10 +2,7 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,27 +11,22 @@ import (
 	"time"
 )
 
-// recheckAfter is how long the file is taken as unchanged when a known key is looked up.
-const recheckAfter = time.Second
-
 // KeyFile authenticates by a YAML file of hashed API keys. A changed file is read again; if that fails, the error is logged and
 // the previous keys stay in force. A file that does not exist holds no keys, also if it was deleted; Add creates it.
 type KeyFile struct {
-	path string
-	now  func() time.Time
+	now func() time.Time
 
-	mu        sync.Mutex
-	keys      []Key          // as in the file
-	byID      map[string]Key // keys of the file and ephemeral keys
-	lastRead  fs.FileInfo    // of the last version that was read, valid or not; nil: there was no file
-	checked   time.Time      // when the file was last checked for changes
-	ephemeral map[string]Key
-	used      map[string]time.Time // when this process last accepted each key
+	mu          sync.Mutex     // guards the following
+	watchedFile                // its path never changes
+	keys        []Key          // as in the file
+	byID        map[string]Key // keys of the file and ephemeral keys
+	ephemeral   map[string]Key
+	used        map[string]time.Time // when this process last accepted each key
 }
 
 // OpenKeyFile reads the file once, so that its errors show at start.
 func OpenKeyFile(path string) (*KeyFile, error) {
-	k := &KeyFile{path: path, now: time.Now, ephemeral: map[string]Key{}, used: map[string]time.Time{}}
+	k := &KeyFile{watchedFile: watchedFile{path: path, kind: "key"}, now: time.Now, ephemeral: map[string]Key{}, used: map[string]time.Time{}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -90,33 +82,14 @@ func (k *KeyFile) LastUsed(id string) time.Time {
 	return k.used[id]
 }
 
-// refresh reads the file if it changed. If the new version is invalid, the previous keys stay in force; if the file is gone, none do.
+// refresh reads the file if it changed. The caller holds mu.
 func (k *KeyFile) refresh() {
-	info, err := os.Stat(k.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if k.lastRead != nil {
-			slog.Error("the key file is gone: all its keys are refused until it is back", "path", k.path)
-			k.keys, k.byID, k.lastRead = nil, maps.Clone(k.ephemeral), nil
-		}
-	case err != nil:
-		slog.Warn("the key file cannot be read; the previous keys stay in force", "error", err)
-	case !sameVersion(k.lastRead, info):
-		if err := k.load(); err != nil {
-			k.lastRead = info
-			slog.Warn("the new version of the key file cannot be used; the previous keys stay in force", "error", err)
-		}
-	}
-}
-
-// sameVersion also compares the files' identity: an atomic replacement may have the same size and modification time.
-func sameVersion(a, b fs.FileInfo) bool {
-	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
+	k.watchedFile.refresh(k.load, func() { k.keys, k.byID = nil, maps.Clone(k.ephemeral) })
 }
 
 // load reads the file. The caller holds mu, or k is not shared yet.
 func (k *KeyFile) load() error {
-	keys, info, err := readKeys(k.path)
+	keys, info, err := k.readKeys()
 	if err != nil {
 		return err
 	}

@@ -326,7 +326,7 @@ func FuzzParseKeys(f *testing.F) {
 		if err := writeKeys(path, keys); err != nil {
 			t.Fatalf("write what was read: %v", err)
 		}
-		again, _, err := readKeys(path)
+		again, _, err := (&KeyFile{watchedFile: watchedFile{path: path, kind: "key"}}).readKeys()
 		if diff := cmp.Diff(keys, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("round trip: %v (-want +got):\n%s", err, diff)
 		}

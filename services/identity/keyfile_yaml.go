@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,37 +24,19 @@ type keysDoc struct {
 }
 
 // readKeys reads the file. A missing file holds no keys.
-func readKeys(path string) ([]Key, fs.FileInfo, error) {
-	info, err := os.Stat(path)
+func (k *KeyFile) readKeys() ([]Key, fs.FileInfo, error) {
+	raw, info, err := k.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the key file: %w", err)
-	}
-	if err := checkMode(path, info); err != nil {
 		return nil, nil, err
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the key file: %w", err)
 	}
 	keys, err := parseKeys(raw)
 	if err != nil {
-		return nil, nil, fmt.Errorf("key file %s: %w", path, err)
+		return nil, nil, fmt.Errorf("key file %s: %w", k.path, err)
 	}
 	return keys, info, nil
-}
-
-// checkMode refuses a file that others may write: they could add an operator.
-func checkMode(path string, info fs.FileInfo) error {
-	if info.IsDir() {
-		return fmt.Errorf("key file %s: it is a folder", path)
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("key file %s: others may write it (mode %04o); run: chmod 600 %s", path, info.Mode().Perm(), path)
-	}
-	return nil
 }
 
 func parseKeys(raw []byte) ([]Key, error) {

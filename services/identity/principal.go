@@ -30,6 +30,7 @@ type Principal struct {
 	Sub      string // the user's stable id
 	Roles    []Role
 	KeyID    string    // the API key of the call; empty if none
+	Issuer   string    // of the token of the call; empty if none
 	Expires  time.Time // of the credential; zero: never
 	OnBehalf bool      // a service acts on behalf of Sub
 }
@@ -120,5 +121,5 @@ func delegate(a Authenticator, caller Principal, sub string) (Principal, error) 
 	if !caller.Has(RoleService) {
 		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
 	}
-	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, Expires: caller.Expires, OnBehalf: true}, nil
+	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, Issuer: caller.Issuer, Expires: caller.Expires, OnBehalf: true}, nil
 }

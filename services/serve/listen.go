@@ -32,8 +32,8 @@ func CheckBind(addr string, authenticated bool, t TLS, log *slog.Logger) error {
 			"listen on 127.0.0.1 behind a proxy that has TLS, or accept the risk with --insecure", addr)
 	}
 	return fmt.Errorf("refusing to listen on %q: without API keys everyone who reaches it could do everything. "+
-		"Listen on 127.0.0.1 instead, or give a key file with --keys (`pawl keys add` makes keys). "+
-		"A gateway that runs as a process of its own has no --keys: give the services the key file, and the gateway --authenticated", addr)
+		"Listen on 127.0.0.1 instead, or give a key file with --keys (`pawl keys add` makes keys) or a file of token issuers with --oidc. "+
+		"A gateway that runs as a process of its own has neither: give the services the file, and the gateway --authenticated", addr)
 }
 
 // Listen opens a TCP listener. Its errors say what to do next.

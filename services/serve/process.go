@@ -21,9 +21,13 @@ import (
 // Flags are the flags of every service process, to be embedded into its configuration.
 type Flags struct {
 	Keys     string `placeholder:"FILE" type:"path" help:"File of hashed API keys (made by pawl keys add). Without it the service listens on loopback only and everyone is the user local."`
+	OIDC     string `name:"oidc" placeholder:"FILE" type:"path" help:"File of OpenID Connect issuers (YAML) whose tokens are accepted too. With it, callers are authenticated also without --keys."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
 	TLS      TLS    `embed:""`
 }
+
+// Authenticated reports whether callers need a credential.
+func (f Flags) Authenticated() bool { return f.Keys != "" || f.OIDC != "" }
 
 // Main runs the main function of a service. The first SIGINT or SIGTERM ends ctx; the second one ends the process at once. If
 // run returns an error, Main prints it and exits with code 1.
@@ -61,11 +65,11 @@ type Process struct {
 // running ones; with ServeUntilDrained, the server stops only after the service has drained. At last the service is closed.
 func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logger, *Certificates) (Service, error)) (err error) {
 	log := newLogger(o.Name, o.Flags.LogLevel)
-	auth, err := NewAuthenticator(o.Flags.Keys)
+	auth, err := identity.Open(o.Flags.Keys, o.Flags.OIDC)
 	if err != nil {
 		return err
 	}
-	if err := CheckBind(o.Addr, o.Flags.Keys != "", o.Flags.TLS, log); err != nil {
+	if err := CheckBind(o.Addr, o.Flags.Authenticated(), o.Flags.TLS, log); err != nil {
 		return err
 	}
 	certs, err := o.Flags.TLS.Open(log)
@@ -84,7 +88,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	defer func() { _ = lis.Close() }() // the server closes it; this is for errors before
 	drained := make(chan struct{})
 	options := Options{
-		Auth: auth, Log: log, Certificates: certs, Local: o.Flags.Keys == "", MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
+		Auth: auth, Log: log, Certificates: certs, Local: !o.Flags.Authenticated(), MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
 	}
 	if o.ServeUntilDrained {
 		options.Drained = drained
@@ -119,16 +123,4 @@ func newLogger(name, level string) *slog.Logger {
 	log := slog.New(telemetry.LogHandler(name, handler))
 	slog.SetDefault(log)
 	return log
-}
-
-// NewAuthenticator returns the authenticator of a key file, or identity.Local if keys is empty.
-func NewAuthenticator(keys string) (identity.Authenticator, error) {
-	if keys == "" {
-		return identity.Local(), nil
-	}
-	// `pawl keys add` creates the file; a service without keys would refuse every caller.
-	if _, err := os.Stat(keys); err != nil {
-		return nil, fmt.Errorf("read the API keys: %w; make the file with `pawl keys add SUB --keys %s`", err, keys)
-	}
-	return identity.OpenKeyFile(keys)
 }

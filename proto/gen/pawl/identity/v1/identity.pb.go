@@ -130,7 +130,9 @@ type WhoAmIResponse struct {
 	// When the credential expires; unset if it does not.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// A service acts on behalf of the user.
-	OnBehalf      bool `protobuf:"varint,5,opt,name=on_behalf,json=onBehalf,proto3" json:"on_behalf,omitempty"`
+	OnBehalf bool `protobuf:"varint,5,opt,name=on_behalf,json=onBehalf,proto3" json:"on_behalf,omitempty"`
+	// The issuer of the token of the call; empty if the call has none.
+	Issuer        string `protobuf:"bytes,6,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +200,13 @@ func (x *WhoAmIResponse) GetOnBehalf() bool {
 		return x.OnBehalf
 	}
 	return false
+}
+
+func (x *WhoAmIResponse) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
 }
 
 // An API key without its secret.
@@ -644,14 +653,15 @@ var File_pawl_identity_v1_identity_proto protoreflect.FileDescriptor
 const file_pawl_identity_v1_identity_proto_rawDesc = "" +
 	"\n" +
 	"\x1fpawl/identity/v1/identity.proto\x12\x10pawl.identity.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
-	"\rWhoAmIRequest\"\xc1\x01\n" +
+	"\rWhoAmIRequest\"\xd9\x01\n" +
 	"\x0eWhoAmIResponse\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\tR\x03sub\x12,\n" +
 	"\x05roles\x18\x02 \x03(\x0e2\x16.pawl.identity.v1.RoleR\x05roles\x12\x15\n" +
 	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x1b\n" +
-	"\ton_behalf\x18\x05 \x01(\bR\bonBehalf\"\xbe\x02\n" +
+	"\ton_behalf\x18\x05 \x01(\bR\bonBehalf\x12\x16\n" +
+	"\x06issuer\x18\x06 \x01(\tR\x06issuer\"\xbe\x02\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03sub\x18\x02 \x01(\tR\x03sub\x12,\n" +
