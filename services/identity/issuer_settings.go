@@ -103,6 +103,23 @@ func (s *issuerSettings) complete(dir string) error {
 		}
 	}
 	s.SubClaim = cmp.Or(s.SubClaim, "sub")
+	if err := s.completeRoles(); err != nil {
+		return err
+	}
+	if s.CA == "" {
+		return nil
+	}
+	if !filepath.IsAbs(s.CA) {
+		s.CA = filepath.Join(dir, s.CA)
+	}
+	var err error
+	if s.roots, err = os.ReadFile(s.CA); err != nil {
+		return fmt.Errorf("field ca: %w", err)
+	}
+	return nil
+}
+
+func (s *issuerSettings) completeRoles() error {
 	s.DefaultRoles = cmp.Or(s.DefaultRoles, &userRoles)
 	if (s.RolesClaim == "") != (len(s.Roles) == 0) {
 		return errors.New("fields roles_claim and roles: give both or none")
@@ -116,16 +133,6 @@ func (s *issuerSettings) complete(dir string) error {
 		if err := checkRoles(*s.DefaultRoles); err != nil {
 			return fmt.Errorf("field default_roles: %w", err)
 		}
-	}
-	if s.CA == "" {
-		return nil
-	}
-	if !filepath.IsAbs(s.CA) {
-		s.CA = filepath.Join(dir, s.CA)
-	}
-	var err error
-	if s.roots, err = os.ReadFile(s.CA); err != nil {
-		return fmt.Errorf("field ca: %w", err)
 	}
 	return nil
 }
