@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -48,6 +49,10 @@ func open(t *testing.T, path string) (*KeyFile, *clock) {
 	c := &clock{t: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
 	k.now, k.checked = c.now, c.now()
 	return k, c
+}
+
+func readKeys(path string) ([]Key, fs.FileInfo, error) {
+	return (&KeyFile{watchedFile: watchedFile{path: path, kind: "key"}}).readKeys()
 }
 
 func keyPath(t *testing.T) string {
@@ -326,7 +331,7 @@ func FuzzParseKeys(f *testing.F) {
 		if err := writeKeys(path, keys); err != nil {
 			t.Fatalf("write what was read: %v", err)
 		}
-		again, _, err := (&KeyFile{watchedFile: watchedFile{path: path, kind: "key"}}).readKeys()
+		again, _, err := readKeys(path)
 		if diff := cmp.Diff(keys, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("round trip: %v (-want +got):\n%s", err, diff)
 		}
