@@ -50,8 +50,8 @@ func (l *logBook) lines() []string {
 	return strings.Split(l.text.String(), "\n")
 }
 
-// start starts a suite whose key file holds the keys that prepare adds.
-func start(t *testing.T, prepare func(*installation)) *installation {
+// start starts a suite whose key file holds the keys that prepare adds. Of the options, only the servers count.
+func start(t *testing.T, o rig.Options, prepare func(*installation)) *installation {
 	t.Helper()
 	in := &installation{keysPath: filepath.Join(t.TempDir(), "keys.yaml"), log: &logBook{}}
 	var err error
@@ -61,7 +61,7 @@ func start(t *testing.T, prepare func(*installation)) *installation {
 	prepare(in)
 	cfg := suite.Config{
 		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", KeysFile: in.keysPath,
-		MCPConfigs: []string{rig.MCPConfig(t, rig.Options{})},
+		MCPConfigs: []string{rig.MCPConfig(t, o)},
 	}
 	cfg.Pool.Peers = []string{rig.FreeAddr(t)} // so that the service of replicas is served too
 	s, err := suite.New(t.Context(), cfg, slog.New(slog.NewJSONHandler(in.log, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -36,7 +36,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	w := &world{tokens: map[string]string{}, file: filepath.Join(t.TempDir(), "effects")}
 	var spare string
-	in := start(t, func(in *installation) {
+	in := start(t, rig.Options{}, func(in *installation) {
 		for sub, roles := range map[string][]identity.Role{
 			"ann": {identity.RoleUser}, "bob": {identity.RoleUser}, "olga": {identity.RoleUser, identity.RoleOperator}, "svc": {identity.RoleService},
 		} {
