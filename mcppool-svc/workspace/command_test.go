@@ -218,7 +218,8 @@ func TestCommandProgress(t *testing.T) {
 	req.Params.Meta = &mcp.Meta{ProgressToken: "p"}
 	_, err := c.CallTool(t.Context(), req)
 	must(t, err)
-	if len(messages) == 0 || len(messages) > 4 || messages[0] != "first" && messages[0] != "line" {
+	// A message may be part of a line: the program's output arrives in pieces.
+	if len(messages) == 0 || len(messages) > 4 || messages[0] == "" || !strings.Contains("first line", messages[0]) {
 		t.Errorf("messages %q", messages)
 	}
 }
