@@ -228,6 +228,9 @@ type Grammar struct {
 	Up         admin.UpCmd      `cmd:"" group:"server" help:"Run the server: gRPC and REST, all in one process."`
 	Certs      admin.CertsCmd   `cmd:"" group:"server" help:"Certificates for TLS on this machine."`
 	Keys       admin.KeysCmd    `cmd:"" group:"server" help:"API keys of a server."`
+	Login      admin.LoginCmd   `cmd:"" group:"server" help:"Log in to a server with an OpenID Connect issuer."`
+	Logout     admin.LogoutCmd  `cmd:"" group:"server" help:"Forget the login to a server."`
+	Whoami     admin.WhoamiCmd  `cmd:"" group:"server" help:"Show as which user a server knows you."`
 	Store      admin.StoreCmd   `cmd:"" group:"server" help:"The journal of the data folder: sizes, compaction, checks."`
 	Version    admin.VersionCmd `cmd:"" group:"server" help:"Print the version."`
 	Completion CompletionCmd    `cmd:"" group:"server" help:"Print a shell's completion script."`
@@ -264,6 +267,9 @@ type Globals struct {
 // discovery returns which running server is meant.
 func (g *Globals) discovery() discover.Config {
 	cfg := discover.Config{Server: g.Server, Parts: g.parts(), DataDir: g.Data, TLS: serve.TLS{Cert: g.Cert, Key: g.CertKey, CA: g.CA}, Key: g.Key}
+	if g.Key == "" {
+		cfg.Login, _ = discover.CredentialsFor(g.Server) // if it cannot be read, the server asks for a credential
+	}
 	if g.Data == "" { // --data means the server of that folder and no other
 		cfg.Fallback = discover.DefaultGRPC
 	}

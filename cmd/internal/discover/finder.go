@@ -64,14 +64,15 @@ type Conn interface {
 
 // Config configures how a server is found.
 type Config struct {
-	Server      string          // the address that the user named; if set, no other is tried
-	Parts       map[string]Part // parts that may run elsewhere than at Server, by proto package
-	DataDir     string          // "": the default
-	TLS         serve.TLS       // the certificates for connections with TLS
-	Key         string          // the API key to send
-	KeyFromFlag bool            // Key comes from --key; if the server has no keys, the user is told
-	Flags       string          // flags with which another command line reaches the same server
-	Fallback    string          // the address to try if no server of the data folder answers; "" for none
+	Server      string            // the address that the user named; if set, no other is tried
+	Parts       map[string]Part   // parts that may run elsewhere than at Server, by proto package
+	DataDir     string            // "": the default
+	TLS         serve.TLS         // the certificates for connections with TLS
+	Key         string            // the API key to send
+	Login       *LoginCredentials // sent instead of a key to servers in other processes; may be nil
+	KeyFromFlag bool              // Key comes from --key; if the server has no keys, the user is told
+	Flags       string            // flags with which another command line reaches the same server
+	Fallback    string            // the address to try if no server of the data folder answers; "" for none
 
 	Start func(ctx context.Context, dataDir string) (*Server, error) // returns executor.ErrLocked if another process holds the folder; nil: never start one
 	Note  func(string)                                               // tells the user about delays and lost connections; may be nil

@@ -159,7 +159,7 @@ func (s *Session) await(ctx context.Context, lostAddr string) (*Server, error) {
 func (s *Session) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	server, err := s.Server(ctx)
 	for attempt := 1; err == nil; attempt++ {
-		err := server.Conn.Invoke(ctx, method, args, reply, opts...)
+		err := server.Conn.Invoke(ctx, method, args, reply, s.withLogin(server, opts)...)
 		if err == nil || attempt == maxAttempts || !Gone(err) || ctx.Err() != nil {
 			return err
 		}
@@ -179,7 +179,15 @@ func (s *Session) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	if err != nil {
 		return nil, err
 	}
-	return server.Conn.NewStream(ctx, desc, method, opts...)
+	return server.Conn.NewStream(ctx, desc, method, s.withLogin(server, opts)...)
+}
+
+// withLogin adds the credentials of the login to a call's options.
+func (s *Session) withLogin(server *Server, opts []grpc.CallOption) []grpc.CallOption {
+	if s.cfg.Login == nil || server.Kind == Embedded {
+		return opts
+	}
+	return append(slices.Clip(opts), grpc.PerRPCCredentials(s.cfg.Login))
 }
 
 // Gone reports whether err means that the server went away, rather than that it refused the call.

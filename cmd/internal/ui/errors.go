@@ -131,7 +131,7 @@ var nextSteps = map[commonv1.ErrorReason]string{
 	commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE: testServer,
 	commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR:     testServer,
 	commonv1.ErrorReason_ERROR_REASON_TOOL_NOT_FOUND:         "pawl mcp tools shows the tools there are",
-	commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:        "give your API key with --key or PAWL_KEY; an operator makes one with pawl keys add",
+	commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:        "give your API key with --key or PAWL_KEY; an operator makes one with pawl keys add. If the server accepts an OpenID Connect issuer: pawl login",
 	commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:      "ask an operator, or use a key that may do that",
 	commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS:         "choose another id, or change or remove the existing one",
 	commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED:         "pawl cancel TASK ends it",
