@@ -34,13 +34,17 @@ type installation struct {
 
 // logBook collects what the suite logs.
 type logBook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	errorsOnly bool // other lines are dropped
+	mu         sync.Mutex
+	text       bytes.Buffer // guarded by mu
 }
 
 func (l *logBook) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.errorsOnly && !bytes.Contains(line, []byte(`"level":"ERROR"`)) {
+		return len(line), nil
+	}
 	return l.text.Write(line)
 }
 
