@@ -24,6 +24,8 @@ type settings struct {
 	AllowOrigin   []string  `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call the API. May be repeated."`
 	Authenticated bool      `help:"The services were started with a key file, so every call needs a key. Allows --http to be an address other than loopback."`
 	TLS           serve.TLS `embed:""`
+
+	Limits serve.Limits `embed:""`
 }
 
 func main() {

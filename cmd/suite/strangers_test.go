@@ -10,8 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"pawl.dev/cmd/suite"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
 )
 
 // Issue 13: over REST, the credential is checked before the first byte of a body.
@@ -49,6 +54,62 @@ func TestBodyOfAStrangerIsNotRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Issue 13: bodies that do not arrive hold the memory of their user only. More of them are refused with the time to come back.
+func TestBodiesInFlightAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	keys, err := identity.OpenKeyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(sub string) string {
+		t.Helper()
+		token, _, err := keys.Add(identity.Key{Sub: sub, Roles: []identity.Role{identity.RoleUser}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	ann, bob := token("ann"), token("bob")
+	s, _ := start(t, suite.Config{HTTPAddr: here, GRPCAddr: here, KeysFile: path, Limits: serve.Limits{RequestBytes: 32 << 20}, Workspace: t.TempDir()})
+	var waiting []net.Conn
+	send := func(key string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", s.HTTPAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"+
+			"Content-Length: 4000000\r\nAuthorization: Bearer %s\r\n\r\n", key)
+		return conn
+	}
+	answer := func(conn net.Conn, want int) *http.Response {
+		t.Helper()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("got %v, %v; want %d", resp, err, want)
+		}
+		return resp
+	}
+	for range 4 { // 16 MiB are ann's share
+		conn := send(ann)
+		answer(conn, http.StatusContinue)
+		waiting = append(waiting, conn)
+	}
+	if resp := answer(send(ann), http.StatusTooManyRequests); resp.Header.Get("Retry-After") == "" {
+		t.Error("the answer does not say when to come back")
+	}
+	annCalls := identityv1.NewIdentityServiceClient(dial(t, s.GRPCAddr(), ann))
+	if _, err := annCalls.WhoAmI(t.Context(), &identityv1.WhoAmIRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a call of ann over gRPC: %v, want ResourceExhausted", err)
+	}
+	answer(send(bob), http.StatusContinue)
+	for _, conn := range waiting {
+		_ = conn.Close()
+	}
+	answer(send(ann), http.StatusContinue)
 }
 
 // API keys over REST: created, used, listed, revoked at once.

@@ -38,6 +38,8 @@ type Suite struct {
 	certs  *serve.Certificates // nil: no TLS
 	health *health.Server      // the health service of conn
 	conn   *inproc.Conn
+	// requests bounds the memory of requests over both listeners.
+	requests *serve.Budget
 
 	executor *executor.Service
 	pool     *mcppool.Service
@@ -57,7 +59,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 	if cfg, err = cfg.complete(); err != nil {
 		return nil, err
 	}
-	s := &Suite{cfg: cfg, log: log, health: health.NewServer()}
+	s := &Suite{cfg: cfg, log: log, health: health.NewServer(), requests: cfg.Limits.Requests()}
 	for _, build := range []func(context.Context) error{s.setUpAuth, s.buildServices, s.buildServers} {
 		if err := build(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -141,7 +143,7 @@ func (s *Suite) buildServers(context.Context) (err error) {
 			return err
 		}
 		options := s.options()
-		options.Certificates = s.certs
+		options.Certificates, options.Requests = s.certs, s.requests
 		if s.server, err = serve.New(options); err != nil {
 			return err
 		}
@@ -154,7 +156,7 @@ func (s *Suite) buildServers(context.Context) (err error) {
 		return err
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version,
+		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version, Requests: s.requests,
 	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
 	return err
 }
@@ -225,6 +227,8 @@ type Config struct {
 
 	// TLS names the certificates of the listeners. With authorities, gRPC callers need a certificate; HTTP callers do not.
 	TLS serve.TLS `embed:"" group:"tls"`
+	// Limits bound the memory that clients can make the suite use.
+	Limits serve.Limits `embed:"" group:"limits"`
 	// Executor configures the executor; New sets its data folder.
 	Executor executor.Config `embed:"" group:"limits"`
 

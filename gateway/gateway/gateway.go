@@ -40,7 +40,10 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	}
 	g.health = &health{services: []service{{"executor", conns.Executor}, {"pool", conns.Pool}, {"planner", conns.Planner}}}
 	streams := stream.New(stream.Config{Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping, Log: deps.Log})
-	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20), cfg.Authenticated)
+	if cfg.Requests == nil {
+		cfg.Requests = serve.Limits{}.Requests()
+	}
+	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20), cfg.Authenticated, cfg.Requests)
 	if err != nil {
 		return nil, err
 	}

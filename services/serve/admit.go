@@ -15,6 +15,9 @@ const (
 	strangerTime   = time.Minute // from the connection's start
 	strangerBytes  = 256 << 10   // that it may send, handshake and headers included
 	maxConnections = 8192        // of all kinds; more are closed at once
+	// strangerGrace is how long a connection that has sent strangerBytes waits for its credential to be checked: a client may send a large
+	// request with its first call. Meanwhile nothing more is read.
+	strangerGrace = 5 * time.Second
 )
 
 // Admit returns a listener that bounds the connections on which no valid credential has arrived: they are few, short, and send little.
@@ -44,7 +47,7 @@ func (a *admission) Accept() (net.Conn, error) {
 
 // admit adds a connection, or returns nil if there are too many. If there are too many strangers, it closes the oldest one.
 func (a *admission) admit(conn net.Conn) *admitted {
-	c := &admitted{Conn: conn, from: a}
+	c := &admitted{Conn: conn, from: a, decided: make(chan struct{})}
 	oldest, ok := a.add(c)
 	if !ok {
 		return nil
@@ -82,6 +85,8 @@ type admitted struct {
 	entry    *linked.Element
 	timer    *time.Timer
 	trusted  atomic.Bool
+	decided  chan struct{} // closed when the connection is trusted or closed
+	decide   sync.Once
 	received atomic.Int64 // bytes, until it is trusted
 	closed   sync.Once
 }
@@ -92,8 +97,11 @@ var errStranger = errors.New("the connection sent too much without a valid crede
 func (c *admitted) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.trusted.Load() && c.received.Add(int64(n)) > strangerBytes {
-		_ = c.Close()
-		return 0, errStranger
+		defer time.AfterFunc(strangerGrace, func() { c.decide.Do(func() { close(c.decided) }) }).Stop()
+		if <-c.decided; !c.trusted.Load() {
+			_ = c.Close()
+			return 0, errStranger
+		}
 	}
 	return n, err
 }
@@ -102,6 +110,7 @@ func (c *admitted) Read(b []byte) (int, error) {
 func (c *admitted) Close() error {
 	c.closed.Do(func() {
 		c.timer.Stop()
+		c.decide.Do(func() { close(c.decided) })
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
 		c.from.open--
@@ -123,6 +132,7 @@ func (c *admitted) trust() {
 	if c.trusted.Load() || !c.trusted.CompareAndSwap(false, true) {
 		return
 	}
+	c.decide.Do(func() { close(c.decided) })
 	c.timer.Stop()
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()

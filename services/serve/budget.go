@@ -1,18 +1,26 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 )
 
 // Budget bounds the bytes that all users together, and each user, hold at once. All its methods may be called concurrently.
 type Budget struct {
+	total int64
 	share int64 // of one user
 	all   *semaphore.Weighted
 	used  atomic.Int64
@@ -24,12 +32,13 @@ type Budget struct {
 // userBudget exists while the user holds or awaits bytes.
 type userBudget struct {
 	*semaphore.Weighted
+	share   int64
 	holders int
 }
 
 // NewBudget returns a budget of so many bytes, of which one user gets at most half. The metrics pawl.budget.used and pawl.budget.limit show it under its name.
 func NewBudget(name string, total int64) *Budget {
-	b := &Budget{share: max(total/2, 1), all: semaphore.NewWeighted(total), users: map[string]*userBudget{}}
+	b := &Budget{total: total, share: max(total/2, 1), all: semaphore.NewWeighted(total), users: map[string]*userBudget{}}
 	observe := func(metricName, what string, value func() int64) {
 		_, err := otel.Meter("pawl.dev/services/serve").Int64ObservableGauge(metricName, metric.WithUnit("By"), metric.WithDescription(what),
 			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
@@ -45,11 +54,11 @@ func NewBudget(name string, total int64) *Budget {
 	return b
 }
 
-// Acquire waits until the user may hold so many bytes more, and returns a function that gives them back. More bytes than the user's share count as the share, so
-// that one large message at a time gets through. The error is that of ctx.
-func (b *Budget) Acquire(ctx context.Context, user string, bytes int64) (release func(), err error) {
+// Acquire waits until the user may hold so many bytes more. More bytes than the user's share count as the share, so that one large message at a
+// time gets through. The empty user stands for services, whose share is the whole budget. The error is that of ctx.
+func (b *Budget) Acquire(ctx context.Context, user string, bytes int64) (*Holding, error) {
 	u := b.enter(user)
-	bytes = min(bytes, b.share)
+	bytes = min(bytes, u.share)
 	if err := u.Acquire(ctx, bytes); err != nil {
 		b.leave(user, u)
 		return nil, err
@@ -60,20 +69,62 @@ func (b *Budget) Acquire(ctx context.Context, user string, bytes int64) (release
 		return nil, err
 	}
 	b.used.Add(bytes)
-	return sync.OnceFunc(func() {
-		b.used.Add(-bytes)
-		b.all.Release(bytes)
-		u.Release(bytes)
-		b.leave(user, u)
-	}), nil
+	return &Holding{budget: b, user: user, of: u, bytes: bytes}, nil
 }
+
+// Reserve is Acquire for a request: it waits only for a moment, and its error tells the caller to come back. b may be nil, and then bounds nothing.
+func (b *Budget) Reserve(ctx context.Context, user string, bytes int64) (*Holding, error) {
+	if b == nil {
+		return nil, nil //nolint:nilnil // a nil Holding holds nothing
+	}
+	waiting, cancel := context.WithTimeout(ctx, reserveWait)
+	defer cancel()
+	held, err := b.Acquire(waiting, user, bytes)
+	if err != nil {
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
+			"requests in progress hold all the memory that you may use for them; wait until some have ended, send less at once, or close streams; "+
+				"an operator can raise the bound with --request-bytes").WithRetryAfter(reserveWait)
+	}
+	return held, nil
+}
+
+// reserveWait is how long a request waits for memory.
+const reserveWait = time.Second
+
+// Holding is a part of a budget that is held. Its methods must not be called concurrently. A nil Holding holds nothing.
+type Holding struct {
+	budget *Budget
+	user   string
+	of     *userBudget
+	bytes  int64
+}
+
+// Shrink gives all but so many bytes back.
+func (h *Holding) Shrink(to int64) {
+	if h == nil || h.bytes <= to {
+		return
+	}
+	h.budget.used.Add(to - h.bytes)
+	h.budget.all.Release(h.bytes - to)
+	h.of.Release(h.bytes - to)
+	if h.bytes = to; to == 0 {
+		h.budget.leave(h.user, h.of)
+	}
+}
+
+// Release gives all bytes back. Further calls do nothing.
+func (h *Holding) Release() { h.Shrink(0) }
 
 func (b *Budget) enter(user string) *userBudget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := b.users[user]
 	if u == nil {
-		u = &userBudget{Weighted: semaphore.NewWeighted(b.share)}
+		share := b.share
+		if user == "" {
+			share = b.total
+		}
+		u = &userBudget{Weighted: semaphore.NewWeighted(share), share: share}
 		b.users[user] = u
 	}
 	u.holders++
@@ -86,4 +137,40 @@ func (b *Budget) leave(user string, u *userBudget) {
 	if u.holders--; u.holders == 0 {
 		delete(b.users, user)
 	}
+}
+
+const (
+	// callBytes and streamBytes are what a call and an open stream count for, besides a large request. They bound the calls of a user, too.
+	callBytes   = 16 << 10
+	streamBytes = 64 << 10
+	// smallBytes is the size of requests that count for no more than their call.
+	smallBytes = 64 << 10
+)
+
+// Limits bound the memory that clients can make a process use. Their defaults are for a container of 1 GiB.
+type Limits struct {
+	RequestBytes int64 `default:"67108864" help:"Bytes of requests that are received or worked on at once; one user gets at most half, services all. A call counts for at least 16 KiB, a stream for 64 KiB (${default})."`
+}
+
+// Requests returns a new budget of requests.
+func (l Limits) Requests() *Budget { return NewBudget("requests", cmp.Or(l.RequestBytes, 64<<20)) }
+
+// CallBytes returns what a call counts for when its request, of so many bytes, is received.
+func CallBytes(streams bool, request int64) int64 {
+	fixed := int64(callBytes)
+	if streams {
+		fixed = streamBytes
+	}
+	if request <= smallBytes {
+		return fixed
+	}
+	return fixed + request
+}
+
+// budgetUser returns the user whose budget a caller uses; "" for services.
+func budgetUser(p identity.Principal) string {
+	if p.OnBehalf || p.Has(identity.RoleService) {
+		return ""
+	}
+	return p.Sub
 }

@@ -13,12 +13,12 @@ import (
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := serve.NewBudget("test", 100)
-		hold := func(user string, bytes int64) func() {
+		hold := func(user string, bytes int64) *serve.Holding {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			release, _ := b.Acquire(ctx, user, bytes)
-			return release
+			held, _ := b.Acquire(ctx, user, bytes)
+			return held
 		}
 		large := hold("ann", 1000)
 		if large == nil {
@@ -34,17 +34,25 @@ func TestBudget(t *testing.T) {
 		if hold("cas", 1) != nil {
 			t.Error("more than the budget was given away")
 		}
-		bob()
-		bob() // no more than once
+		bob.Release()
+		bob.Release() // no more than once
 		if cas := hold("cas", 50); cas == nil {
 			t.Error("released bytes were not given to another user")
 		}
 		if hold("bob", 1) != nil {
 			t.Error("a second release freed bytes")
 		}
-		large()
-		if hold("ann", 50) == nil {
-			t.Error("ann does not get her share again")
+		large.Release()
+		ann := hold("ann", 50)
+		if ann == nil {
+			t.Fatal("ann does not get her share again")
+		}
+		ann.Shrink(20)
+		if hold("", 100) != nil {
+			t.Error("more than the budget was given away")
+		}
+		if hold("ann", 30) == nil {
+			t.Error("shrinking freed nothing")
 		}
 	})
 }

@@ -26,12 +26,21 @@ import (
 // defaultMaxRecv is 4 MiB, the limit of a field with exact JSON, plus room for the rest of the message.
 const defaultMaxRecv = 4<<20 + 256<<10
 
+const (
+	// maxRequest bounds a user's message to all methods but those of the pool and the planner: tool calls and requests to models may be larger. The
+	// largest field of the others has 1 MiB.
+	maxRequest     = 2 << 20
+	poolMethods    = "/pawl.mcppool."
+	plannerMethods = "/pawl.planner."
+)
+
 // Options are the settings of a server that differ between services.
 type Options struct {
 	Auth         identity.Authenticator // required
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
 	Certificates *Certificates          // nil: no TLS
+	Requests     *Budget                // bounds the memory of requests over a network; nil: nothing does
 	// Drained, if set, makes a stopping server take calls until the channel is closed, for clients that have running calls. Meanwhile
 	// its health is NOT_SERVING.
 	Drained <-chan struct{}
@@ -56,6 +65,7 @@ type interceptor struct {
 	local     bool
 	validator protovalidate.Validator
 	maxBytes  int
+	requests  *Budget
 }
 
 // newInterceptor checks the options and fills in their defaults.
@@ -75,7 +85,7 @@ func newInterceptor(o *Options) (*interceptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validator: validator, maxBytes: o.MaxRecvBytes}, nil
+	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validator: validator, maxBytes: o.MaxRecvBytes, requests: o.Requests}, nil
 }
 
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
@@ -89,7 +99,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		err = i.validate(req)
+		err = i.validate(req, i.maxBytes)
 	}
 	if err == nil {
 		resp, err = next(authCtx, req)
@@ -120,13 +130,34 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 		if p, ok := peer.FromContext(ctx); ok && i.trusts(authCtx) {
 			Trust(p.LocalAddr)
 		}
-		err = next(srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start})
+		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes}, info, next)
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
 		return errs.From(err).GRPCStatus().Err()
 	}
 	return nil
+}
+
+// serveStream runs the handler, with the memory of its request reserved. gRPC does not say how large a message is before it has it, so a user's
+// call counts for the largest until then. Services need no such reserve.
+func (i *interceptor) serveStream(authCtx context.Context, srv any, ss *checkedStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	p, err := identity.FromContext(authCtx)
+	if err != nil { // a health check
+		return next(srv, ss)
+	}
+	user, reserve := budgetUser(p), 0
+	if ss.streams = info.IsServerStream; user != "" {
+		if !strings.HasPrefix(info.FullMethod, poolMethods) && !strings.HasPrefix(info.FullMethod, plannerMethods) {
+			ss.limit = min(ss.limit, maxRequest)
+		}
+		reserve = ss.limit
+	}
+	if ss.held, err = i.requests.Reserve(authCtx, user, CallBytes(ss.streams, int64(reserve))); err != nil {
+		return err
+	}
+	defer ss.held.Release()
+	return next(srv, ss)
 }
 
 // trusts reports whether a credential was accepted. Health checks need none.
@@ -143,13 +174,13 @@ func panicError(ctx context.Context, log *slog.Logger, method string, p any) err
 }
 
 // validate refuses a message that is too large or breaks the rules in its proto.
-func (i *interceptor) validate(msg any) error {
+func (i *interceptor) validate(msg any, limit int) error {
 	m, ok := msg.(proto.Message)
 	if !ok {
 		return nil
 	}
-	if n := proto.Size(m); n > i.maxBytes {
-		return errs.TooLarge(int64(n), int64(i.maxBytes))
+	if n := proto.Size(m); n > limit {
+		return errs.TooLarge(int64(n), int64(limit))
 	}
 	return i.validator.Validate(m)
 }
@@ -166,6 +197,9 @@ type checkedStream struct {
 	method  string
 	begun   time.Time
 	checked atomic.Int64 // time of the last successful check of the credential, in nanoseconds since begun
+	limit   int          // of a message
+	held    *Holding     // what the call counts for
+	streams bool         // the answer is a stream
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -182,10 +216,13 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	if msg, ok := m.(proto.Message); ok {
+		s.held.Shrink(CallBytes(s.streams, int64(proto.Size(msg))))
+	}
 	if err := s.recheck(); err != nil {
 		return err
 	}
-	return s.validate(m)
+	return s.validate(m, s.limit)
 }
 
 func (s *checkedStream) recheck() error {

@@ -2,9 +2,12 @@ package serve
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/experimental"
@@ -85,3 +88,35 @@ func headroomFor(allocated uint64, took time.Duration) uint64 {
 func percentFor(live, headroom uint64) int {
 	return int(min(maxPercent, max(minPercent, headroom*100/max(live, 1))))
 }
+
+// memoryShare is the part of a container's memory that the Go runtime may use: the rest is for stacks of the kernel, mapped files and children.
+const memoryShare = 0.8
+
+// LimitMemory sets the runtime's soft memory limit from the container's limit, unless GOMEMLIMIT is set or there is no limit.
+func LimitMemory() {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	if limit := containerMemory("/"); limit > 0 {
+		debug.SetMemoryLimit(int64(memoryShare * float64(limit)))
+	}
+}
+
+// containerMemory returns the memory limit of this process's control group, of version 2 or 1, in bytes; 0 if there is none. root is the root folder. In a
+// container, its own group is at the top of the mounted tree.
+func containerMemory(root string) int64 {
+	for _, file := range []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		raw, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+		if err == nil && limit < unlimitedMemory {
+			return limit
+		}
+	}
+	return 0 // such as "max"
+}
+
+// unlimitedMemory is less than what version 1 shows if there is no limit.
+const unlimitedMemory = 1 << 60

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -77,5 +79,31 @@ func TestBuffersFitMessages(t *testing.T) {
 		if buf := mem.DefaultBufferPool().Get(size); len(*buf) != size || cap(*buf) > 2*size {
 			t.Errorf("%d bytes are in a buffer of %d, whose capacity is %d", size, len(*buf), cap(*buf))
 		}
+	}
+}
+
+// Issue 13: the limit of the container is read from control groups of both versions.
+func TestContainerMemory(t *testing.T) {
+	const v2, v1 = "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"
+	for name, c := range map[string]struct {
+		file, content string
+		want          int64
+	}{
+		"version 2": {v2, "1073741824\n", 1 << 30}, "no limit": {v2, "max\n", 0},
+		"version 1": {v1, "536870912\n", 512 << 20}, "version 1, no limit": {v1, "9223372036854771712\n", 0}, "no control groups": {"x", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			file := filepath.Join(root, c.file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got := containerMemory(root); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
 	}
 }

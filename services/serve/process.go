@@ -24,6 +24,7 @@ type Flags struct {
 	OIDC     string `name:"oidc" placeholder:"FILE" type:"path" help:"File of OpenID Connect issuers (YAML) whose tokens are accepted too. With it, callers are authenticated also without --keys."`
 	LogLevel string `placeholder:"LEVEL" default:"info" enum:"debug,info,warn,error" help:"What to log: debug, info, warn or error (${default})."`
 	TLS      TLS    `embed:""`
+	Limits   Limits `embed:""`
 }
 
 // Authenticated reports whether callers need a credential.
@@ -33,6 +34,7 @@ func (f Flags) Authenticated() bool { return f.Keys != "" || f.OIDC != "" }
 // run returns an error, Main prints it and exits with code 1.
 func Main(name string, run func(ctx context.Context) error) {
 	RelaxGC()
+	LimitMemory()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // restores the default action, so that the second signal ends the process
 	if err := run(ctx); err != nil {
@@ -89,6 +91,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	drained := make(chan struct{})
 	options := Options{
 		Auth: auth, Log: log, Certificates: certs, Local: !o.Flags.Authenticated(), MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
+		Requests: o.Flags.Limits.Requests(),
 	}
 	if o.ServeUntilDrained {
 		options.Drained = drained

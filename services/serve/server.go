@@ -27,7 +27,7 @@ const (
 	maxConnectionAge      = 30 * time.Minute
 	maxConnectionAgeGrace = 25 * time.Hour
 	// hardLimitFactor times MaxRecvBytes is the size at which gRPC refuses a message. Smaller messages over the limit get Pawl's own error.
-	hardLimitFactor = 4
+	hardLimitFactor = 2
 	// Flow-control windows have fixed sizes, in bytes. gRPC's dynamic windows cost a window update and a ping for nearly every message.
 	streamWindow = 1 << 20
 	connWindow   = 8 << 20
@@ -72,6 +72,7 @@ func New(o Options) (*Server, error) {
 	s.options = []grpc.ServerOption{
 		grpc.StreamInterceptor(s.stream),
 		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
+		grpc.MaxConcurrentStreams(maxConnections), // the gateway sends the calls of all its clients over one connection
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
 			Time: time.Minute, Timeout: 20 * time.Second,

@@ -58,11 +58,11 @@ func (e *Engine) Watch(ctx context.Context, taskID string, after uint64, stops f
 
 // sendAfter sends the next events after a seq, and returns the task and the seq of the last event that was sent.
 func (e *Engine) sendAfter(ctx context.Context, w *watcher, after uint64, send func(*executorv1.ExecutorEvent) error) (*journal.Task, uint64, error) {
-	t, records, release, err := e.eventsAfter(ctx, w, after)
+	t, records, held, err := e.eventsAfter(ctx, w, after)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer release()
+	defer held.Release()
 	for _, r := range records {
 		for _, event := range r.events() {
 			if event.GetSeq() <= after {
@@ -80,25 +80,24 @@ func (e *Engine) sendAfter(ctx context.Context, w *watcher, after uint64, send f
 	return t, after, nil
 }
 
-// eventsAfter returns the task and its next records after a seq, whose bytes count against the user's budget until release is called. A watcher that
+// eventsAfter returns the task and its next records after a seq, whose bytes count against the user's budget while they are held. A watcher that
 // waits for the budget, because others do not read, holds no records: it reads them again afterwards.
-func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *journal.Task, records []*eventRecord, release func(), err error) {
-	release = func() {}
-	for held := int64(freeBytes); ; {
+func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *journal.Task, records []*eventRecord, held *serve.Holding, err error) {
+	for most := int64(freeBytes); ; {
 		var complete bool
 		if t, records, complete = w.after(after); !complete {
 			if t, records, err = e.readEvents(ctx, w.topic.id, after); err != nil {
-				release()
+				held.Release()
 				return nil, nil, nil, err
 			}
 		}
 		size := sizeOf(records)
-		if size <= held {
-			return t, records, release, nil
+		if size <= most {
+			return t, records, held, nil
 		}
-		release()
-		t, records, held = nil, nil, size
-		if release, err = e.watching.Acquire(ctx, userOf(ctx), encodedFactor*size); err != nil {
+		held.Release()
+		t, records, most = nil, nil, size
+		if held, err = e.watching.Acquire(ctx, userOf(ctx), encodedFactor*size); err != nil {
 			return nil, nil, nil, err
 		}
 	}

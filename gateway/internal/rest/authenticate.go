@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,47 +27,59 @@ const (
 // authenticator asks the service of a route whether it accepts the caller's credential, before the gateway reads the body of a request.
 type authenticator struct {
 	mu       sync.Mutex
-	accepted map[[sha256.Size]byte]time.Time // by credential: when it was accepted
+	accepted map[[sha256.Size]byte]acceptance // by credential
+}
+
+// acceptance says when a credential was accepted, and whose budget its requests use.
+type acceptance struct {
+	at   time.Time
+	user string // "" for services
 }
 
 func newAuthenticator() *authenticator {
-	return &authenticator{accepted: map[[sha256.Size]byte]time.Time{}}
+	return &authenticator{accepted: map[[sha256.Size]byte]acceptance{}}
 }
 
-// check returns an error if the service behind conn refuses the caller. Otherwise the bounds of unknown callers' connections end for
+// check returns an error if the service behind conn refuses the caller. Otherwise it returns the user whose budget the request uses, and the bounds of unknown callers' connections end for
 // the caller's connection. The context of r is one of NewContext.
-func (a *authenticator) check(r *http.Request, conn grpc.ClientConnInterface) error {
+func (a *authenticator) check(r *http.Request, conn grpc.ClientConnInterface) (user string, err error) {
 	values := r.Header.Values("Authorization")
 	if len(values) > 1 {
-		return errs.New(codes.Unauthenticated, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED,
+		return "", errs.New(codes.Unauthenticated, commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED,
 			"the request has %d Authorization headers; send one", len(values))
 	}
 	credential := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-	if !a.knows(credential) {
-		if _, err := identityv1.NewIdentityServiceClient(conn).WhoAmI(r.Context(), &identityv1.WhoAmIRequest{}); err != nil {
-			return err
+	user, known := a.find(credential)
+	if !known {
+		who, err := identityv1.NewIdentityServiceClient(conn).WhoAmI(r.Context(), &identityv1.WhoAmIRequest{})
+		if err != nil {
+			return "", err
 		}
-		a.remember(credential)
+		if !who.GetOnBehalf() && !slices.Contains(who.GetRoles(), identityv1.Role_ROLE_SERVICE) {
+			user = who.GetSub()
+		}
+		a.remember(credential, user)
 	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		serve.Trust(local)
 	}
-	return nil
+	return user, nil
 }
 
-func (a *authenticator) knows(credential [sha256.Size]byte) bool {
+func (a *authenticator) find(credential [sha256.Size]byte) (user string, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return time.Since(a.accepted[credential]) < acceptedFor
+	found := a.accepted[credential]
+	return found.user, time.Since(found.at) < acceptedFor
 }
 
-func (a *authenticator) remember(credential [sha256.Size]byte) {
+func (a *authenticator) remember(credential [sha256.Size]byte, user string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.accepted) >= maxAccepted {
-		maps.DeleteFunc(a.accepted, func(_ [sha256.Size]byte, at time.Time) bool { return time.Since(at) >= acceptedFor })
+		maps.DeleteFunc(a.accepted, func(_ [sha256.Size]byte, found acceptance) bool { return time.Since(found.at) >= acceptedFor })
 	}
 	if len(a.accepted) < maxAccepted {
-		a.accepted[credential] = time.Now()
+		a.accepted[credential] = acceptance{time.Now(), user}
 	}
 }

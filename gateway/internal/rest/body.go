@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// readTimeout is how long a body may take to arrive.
-	readTimeout = time.Minute
+	// readTimeout is how long a body may take to arrive, and longer by a second for each readRate bytes.
+	readTimeout = 15 * time.Second
+	readRate    = 64 << 10
 	// drainFactor times the limit is how much more of a too large body is read and discarded. A client that writes its whole body before it
 	// reads then gets the answer instead of a broken connection.
 	drainFactor = 8
@@ -27,7 +28,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, nil
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // fails only with the writers of tests
+	timeout := readTimeout + time.Duration(min(uint64(r.ContentLength), uint64(limit))/readRate)*time.Second // a negative, unknown length counts as the limit
+	_ = control.SetReadDeadline(time.Now().Add(timeout))                                                     // fails only with the writers of tests
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	if r.ContentLength > limit {
 		drain(r, limit)
@@ -35,7 +37,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
-		return nil, readError(err)
+		return nil, readError(err, timeout)
 	}
 	if int64(len(data)) > limit {
 		drain(r, limit)
@@ -56,10 +58,10 @@ func tooLarge(limit int64) error {
 		"the body is larger than the %d bytes that the gateway takes; send less, or pass large data by reference", limit)
 }
 
-func readError(err error) error {
+func readError(err error, after time.Duration) error {
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return invalid("the body did not arrive within %s; send it again", humantime.Text(readTimeout))
+		return invalid("the body did not arrive within %s; send it again", humantime.Text(after))
 	}
 	return invalid("the body could not be read to its end: %w", err)
 }

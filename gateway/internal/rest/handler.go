@@ -17,6 +17,7 @@ import (
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/stream"
+	"pawl.dev/services/serve"
 )
 
 // Handler serves all routes of the protos.
@@ -26,11 +27,13 @@ type Handler struct {
 	streams *stream.Handler
 	maxBody int64
 	callers *authenticator // nil: there are no credentials
+	// requests bounds the memory of requests.
+	requests *serve.Budget
 }
 
 // New returns the handler. maxBody is in bytes. If authenticated, callers have credentials, which are checked before a body is read.
-func New(conns Conns, streams *stream.Handler, maxBody int64, authenticated bool) (*Handler, error) {
-	h := &Handler{streams: streams, maxBody: maxBody}
+func New(conns Conns, streams *stream.Handler, maxBody int64, authenticated bool, requests *serve.Budget) (*Handler, error) {
+	h := &Handler{streams: streams, maxBody: maxBody, requests: requests}
 	if authenticated {
 		h.callers = newAuthenticator()
 	}
@@ -79,20 +82,21 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 			return
 		}
 		r = r.WithContext(NewContext(r.Context(), r.Header))
-		if h.callers != nil {
-			if err := h.callers.check(r, conn); err != nil {
-				if r.ProtoMajor == 1 && r.Body != http.NoBody {
-					w.Header().Set("Connection", "close") // else the server reads and discards the body
-				}
-				problem.Write(w, err)
-				return
+		held, err := h.admit(r, rt, conn)
+		if err != nil {
+			if r.ProtoMajor == 1 && r.Body != http.NoBody {
+				w.Header().Set("Connection", "close") // else the server reads and discards the body
 			}
+			problem.Write(w, err)
+			return
 		}
+		defer held.Release()
 		in, err := h.read(w, r, rt, variables)
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
+		held.Shrink(serve.CallBytes(rt.Streams(), int64(proto.Size(in))))
 		if rt.Streams() {
 			h.streams.Serve(w, r, stream.Call{Conn: conn, Method: rt.FullMethod(), RPC: rt.RPC, In: in})
 			return
@@ -104,6 +108,21 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 		}
 		writeAnswer(w, out)
 	}
+}
+
+// admit checks the caller, and reserves the memory of the request.
+func (h *Handler) admit(r *http.Request, rt *Route, conn grpc.ClientConnInterface) (held *serve.Holding, err error) {
+	user := "" // without credentials, all callers are one
+	if h.callers != nil {
+		if user, err = h.callers.check(r, conn); err != nil {
+			return nil, err
+		}
+	}
+	size := r.ContentLength
+	if size < 0 || size > h.maxBody { // unknown, or read only to be discarded
+		size = h.maxBody
+	}
+	return h.requests.Reserve(r.Context(), user, serve.CallBytes(rt.Streams(), size))
 }
 
 // read builds the request message of a route.

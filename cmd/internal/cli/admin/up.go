@@ -48,6 +48,7 @@ type PoolFlags struct {
 // Run serves until the context ends.
 func (c *UpCmd) Run(ctx context.Context, u *ui.UI, h *Host, session *discover.Session, level LogLevel) (err error) {
 	serve.RelaxGC()
+	serve.LimitMemory()
 	startTime := u.Now()
 	cfg, err := c.config(h, session.Config())
 	if err != nil {
