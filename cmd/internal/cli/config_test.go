@@ -127,7 +127,7 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{MinVersion: "1.3"}, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{MinVersion: "1.3"}, Limits: serve.Limits{RequestBytes: 64 << 20}, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)
