@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httputil"
 	"os"
 	"regexp"
 	"runtime"
@@ -135,11 +134,14 @@ func (run *fuzzRun) one(i uint64) {
 	}
 	ctx, cancel := context.WithTimeout(run.t.Context(), fuzzTimeout)
 	defer cancel()
-	sent, _ := httputil.DumpRequestOut(req, true)
+	var sent []byte
+	if body, err := req.GetBody(); err == nil {
+		sent, _ = io.ReadAll(body)
+	}
 	res, err := run.web.Do(req.WithContext(ctx))
 	if err != nil {
 		if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "invalid") { // net/http refuses to send it
-			run.report("request %d: %v\n%s", i, err, sent)
+			run.report("request %d: %v\n%s %s %v %s", i, err, req.Method, req.URL, req.Header, sent)
 		}
 		return
 	}
@@ -149,7 +151,7 @@ func (run *fuzzRun) one(i uint64) {
 	run.counts[res.StatusCode]++
 	run.mu.Unlock()
 	if res.StatusCode >= 500 && res.StatusCode != http.StatusServiceUnavailable && res.StatusCode != http.StatusGatewayTimeout {
-		run.report("request %d is answered with %d %s\n%s", i, res.StatusCode, body, sent)
+		run.report("request %d is answered with %d %s\n%s %s %v %s", i, res.StatusCode, body, req.Method, req.URL, req.Header, sent)
 	}
 	for _, m := range identifier.FindAllSubmatch(body[:min(len(body), 4<<10)], 2) {
 		run.ids.add(string(m[1]))
