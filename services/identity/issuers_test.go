@@ -187,7 +187,7 @@ func TestRefusedTokens(t *testing.T) {
 		"changed payload":      {withPayloadOf(valid, signed(map[string]any{"sub": "eve"})), "signature"},
 		"logout token":         {typed(t, key, "logout+jwt", p.claims(nil)), "kind"},
 		"expired":              {signed(map[string]any{"exp": now.Add(-time.Minute).Unix()}), "expired"},
-		"never expires":        {signed(map[string]any{"exp": nil}), "exp"},
+		"never expires":        {signed(map[string]any{"exp": nil}), "does not expire"},
 		"not yet valid":        {signed(map[string]any{"nbf": now.Add(time.Minute).Unix()}), "not valid before"},
 		"issued in the future": {signed(map[string]any{"iat": now.Add(time.Minute).Unix()}), "not valid before"},
 		"no user":              {signed(map[string]any{"sub": nil}), "sub"},
@@ -349,6 +349,20 @@ func TestIssuerThatWasNeverReached(t *testing.T) {
 	p.down.Store(false)
 	c.add(refetchAfter)
 	accept(t, s, token)
+}
+
+// A discovery document of another issuer gives no keys.
+func TestDiscoveryOfAnotherIssuer(t *testing.T) {
+	c := newClock()
+	p := newProvider(t, c)
+	key, public := rsaKey(t, "k1")
+	p.publish(public)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"issuer": "https://other.example", "jwks_uri": %q}`, p.URL+"/keys")
+	}))
+	t.Cleanup(web.Close)
+	s := openIssuers(t, issuerFile(t, fmt.Sprintf("issuers:\n- {issuer: %q, audience: pawl}\n", web.URL)), c)
+	refusedWith(t, s, oidctest.SignIDToken(key, "k1", "RS256", p.claims(map[string]any{"iss": web.URL})), "cannot be fetched")
 }
 
 // Issue 13, shown by 4: an issuer that is removed from the file is refused within a second, also for tokens that were accepted.
