@@ -121,6 +121,7 @@ func (w *world) checkServices(ctx context.Context, t *testing.T) {
 	}
 	stream, err = reflectionv1.NewServerReflectionClient(w.conn).ServerReflectionInfo(ctx)
 	must(t, err)
+	must(t, stream.CloseSend())
 	if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("reflection without a credential: %v, want Unauthenticated", err)
 	}
