@@ -38,7 +38,7 @@ func TestCodingScript(t *testing.T) {
 	}
 }
 
-// An archive has a repository and the script that mends it.
+// An archive of a repository that is mended has the script that mends it.
 func TestArchives(t *testing.T) {
 	archives, err := filepath.Glob("../../testdata/repos/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -46,14 +46,14 @@ func TestArchives(t *testing.T) {
 	}
 	for _, path := range archives {
 		script, err := Load(path)
-		if err != nil || len(script.Coding.Plans) == 0 || script.Coding.Answer == "" {
+		if mended := !strings.HasSuffix(path, "text.txtar"); err != nil || mended && (len(script.Coding.Plans) == 0 || script.Coding.Answer == "") {
 			t.Errorf("%s: %v %v", path, script, err)
 		}
 		dir := filepath.Join(t.TempDir(), "repo")
 		if err := WriteRepository(path, dir); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		if files, err := os.ReadDir(dir); err != nil || len(files) < 3 {
+		if files, err := os.ReadDir(dir); err != nil || len(files) < 2 {
 			t.Errorf("%s: %v %v", path, files, err)
 		}
 		if err := WriteRepository(path, dir); err == nil {
