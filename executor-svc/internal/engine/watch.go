@@ -96,7 +96,7 @@ func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *
 			return t, records, held, nil
 		}
 		held.Release()
-		t, records, most = nil, nil, size
+		most = size
 		if held, err = e.watching.Acquire(ctx, userOf(ctx), encodedFactor*size); err != nil {
 			return nil, nil, nil, err
 		}
