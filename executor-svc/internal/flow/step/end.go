@@ -131,6 +131,8 @@ func (d *Draft) cancelLanes(reason string) {
 func (d *Draft) cancel(c *storagev1.Cancel) {
 	reason := cmp.Or(c.GetReason(), CancelledByUser)
 	switch {
+	case c.GetSubtaskId() != "" && d.taskEnding():
+		d.unchanged = true // the task is ending, and its subtasks end with it, after their running calls
 	case c.GetSubtaskId() != "":
 		d.rules.CancelSubtask(d, c.GetSubtaskId(), reason)
 	case d.Checkpoint.GetCancelRequested():
