@@ -127,9 +127,6 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		if p, ok := peer.FromContext(ctx); ok && i.trusts(authCtx) {
-			Trust(p.LocalAddr)
-		}
 		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes}, info, next)
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
@@ -146,6 +143,9 @@ func (i *interceptor) serveStream(authCtx context.Context, srv any, ss *checkedS
 	if err != nil { // a health check
 		return next(srv, ss)
 	}
+	if from, ok := peer.FromContext(authCtx); ok {
+		Trust(from.LocalAddr)
+	}
 	user, reserve := budgetUser(p), 0
 	if ss.streams = info.IsServerStream; user != "" {
 		if !strings.HasPrefix(info.FullMethod, poolMethods) && !strings.HasPrefix(info.FullMethod, plannerMethods) {
@@ -158,12 +158,6 @@ func (i *interceptor) serveStream(authCtx context.Context, srv any, ss *checkedS
 	}
 	defer ss.held.Release()
 	return next(srv, ss)
-}
-
-// trusts reports whether a credential was accepted. Health checks need none.
-func (i *interceptor) trusts(authCtx context.Context) bool {
-	_, err := identity.FromContext(authCtx)
-	return err == nil
 }
 
 // panicError logs a panic with its stack, and returns an error for the caller, without the stack.

@@ -14,7 +14,7 @@ const (
 	named
 	// operators: only operators may make it.
 	operators
-	// operatorsAndOwner: only operators may make it, and ann, who is named.
+	// operatorsAndOwner: operators and ann, whom the request names, may make the call.
 	operatorsAndOwner
 	// operatorsOnAnothers: only operators may make it, and it names an object of ann.
 	operatorsOnAnothers
@@ -30,7 +30,7 @@ type rule struct {
 	who    access
 	body   string     // the request of those who may make it, as JSON; $task and the like are objects of ann (world.objects)
 	ok     codes.Code // how it ends for those who may make it
-	shows  string     // what their answer has, and nobody else's
+	shows  string     // text that only the answers to allowed callers contain
 	self   bool       // services must not make it on behalf of a user
 	change bool       // it changes the state
 }

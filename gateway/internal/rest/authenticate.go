@@ -40,8 +40,8 @@ func newAuthenticator() *authenticator {
 	return &authenticator{accepted: map[[sha256.Size]byte]acceptance{}}
 }
 
-// check returns an error if the service behind conn refuses the caller. Otherwise it returns the user whose budget the request uses, and the bounds of unknown callers' connections end for
-// the caller's connection. The context of r is one of NewContext.
+// check returns an error if the service behind conn refuses the caller. Otherwise it returns the user whose budget the request uses, and
+// lifts the bounds of the caller's connection. The context of r is one of NewContext.
 func (a *authenticator) check(r *http.Request, conn grpc.ClientConnInterface) (user string, err error) {
 	values := r.Header.Values("Authorization")
 	if len(values) > 1 {
