@@ -47,11 +47,12 @@ microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work
 
 .PHONY: soak
-soak: ## Crash suite, simulation and the pool at length (three quarters of an hour)
+soak: ## Crash suite, simulation, the pool and attacks at length (an hour)
 	PAWL_SOAK=1 go test -timeout 40m -count 1 -v -run 'TestEveryPoint|TestRandomKills' ./test/crash
 	PAWL_SOAK=1 go test -timeout 20m -count 1 -v -run TestCodingKilled ./test
 	go test -timeout 10m -count 1 -v -run TestSimulation ./executor-svc/internal/sim -sim.first $$(date +%s) -sim.seeds 1000000 -sim.for 5m
 	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
+	PAWL_SOAK=1 go test -timeout 30m -count 1 -v ./test/load
 
 bin/buf: tools/go.mod
 	cd tools && GOWORK=off GOBIN=$(CURDIR)/bin go install tool

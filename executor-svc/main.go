@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"pawl.dev/services/conf"
+	"pawl.dev/services/privatefile"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/executor"
@@ -45,6 +47,9 @@ func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Cer
 		return nil, errors.New("with --keys or --oidc the planner and the pool require a key from the executor too; create one with " +
 			"`pawl keys add executor --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
+	if err := cmp.Or(s.TLS.CheckKeyTransport(s.ServiceKey, "--planner", s.Planner), s.TLS.CheckKeyTransport(s.ServiceKey, "--pool", s.Pool)); err != nil {
+		return nil, err
+	}
 	planner, err := certs.Dial(s.Planner, s.ServiceKey)
 	if err != nil {
 		return nil, err
@@ -53,6 +58,7 @@ func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Cer
 	if err != nil {
 		return nil, errors.Join(err, planner.Close())
 	}
+	privatefile.WarnOfDataFolder(log, s.DataDir)
 	service, err := executor.New(ctx, s.Config, executor.Deps{Planner: planner, Pool: pool, Log: log})
 	if err != nil {
 		return nil, errors.Join(err, planner.Close(), pool.Close())

@@ -64,7 +64,8 @@ func open(s settings, certs *serve.Certificates, version string, log *slog.Logge
 		}
 		*to.conn, conns = c, append(conns, c)
 	}
-	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Certificates: certs, Version: version, Requests: s.Limits.Requests()}
+	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Certificates: certs, Version: version,
+		Limits: s.Limits, Requests: s.Limits.Requests()}
 	g, err := gateway.New(cfg, deps)
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())

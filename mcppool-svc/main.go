@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"pawl.dev/services/conf"
+	"pawl.dev/services/privatefile"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/mcppool-svc/mcppool"
@@ -45,10 +47,14 @@ func (s *settings) build(ctx context.Context, log *slog.Logger, certs *serve.Cer
 		return nil, errors.New("with --keys or --oidc the other replicas require a key from this one; make one with " +
 			"`pawl keys add mcppool --role service` and give it as --service-key or PAWL_SERVICE_KEY")
 	}
+	if err := cmp.Or(s.TLS.CheckKeyTransport(s.ServiceKey, "--planner", s.Planner), s.TLS.CheckKeyTransport(s.ServiceKey, "--peers", s.Peers...)); err != nil {
+		return nil, err
+	}
 	planner, err := certs.Dial(s.Planner, s.ServiceKey)
 	if err != nil {
 		return nil, err
 	}
+	privatefile.WarnOfDataFolder(log, s.DataDir)
 	s.KeepResults = true
 	s.Config.Peers, s.Config.ServiceKey, s.Self = s.Peers, s.ServiceKey, s.GRPC
 	service, err := mcppool.New(ctx, s.Config, mcppool.Deps{Log: log, Planner: planner, Certificates: certs})

@@ -1,9 +1,13 @@
 package test
 
 import (
+	"bufio"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"pawl.dev/test/modelserver/modeltest"
@@ -41,4 +45,56 @@ func TestCodeThroughTheCLI(t *testing.T) {
 		t.Errorf("a request to the model: %s", problem)
 	}
 	rejected(t, model)
+}
+
+// TestCodeWithTheModelServer follows test/modelserver/README.md: it runs the command that modelserver prints for a repository, approves each change, and
+// the repository's tests pass (D7, D12).
+func TestCodeWithTheModelServer(t *testing.T) {
+	program, repository := filepath.Join(t.TempDir(), "modelserver"), filepath.Join(t.TempDir(), "shop")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./modelserver").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	server := exec.CommandContext(t.Context(), program, "-addr", "127.0.0.1:0", "-repo", repository, "testdata/repos/go.txtar")
+	stdout, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests strings.Builder
+	server.Stderr = &requests
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	printed, err := bufio.NewReader(stdout).ReadString('\n')
+	command := regexp.MustCompile(`^OPENAI_BASE_URL=(http://\S+)/v1 OPENAI_API_KEY=test pawl code --workspace "(.*)" --model openai:scripted "GOAL"\n$`).FindStringSubmatch(printed)
+	if command == nil || command[2] != repository {
+		t.Fatalf("modelserver printed %q, %v", printed, err)
+	}
+	sh := newShell(t, command[1])
+	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh.env = append(sh.env, "OPENAI_API_KEY=test", "GOCACHE="+strings.TrimSpace(string(cache)))
+	out, errs, err := sh.pawl("code", "--workspace", repository, "--model", "openai:scripted", "Make the tests pass")
+	next := regexp.MustCompile(`pawl (approve \S+ wait-\d+)`)
+	for range 20 {
+		approve := next.FindStringSubmatch(errs)
+		if codeOf(err) != 2 || approve == nil {
+			break
+		}
+		out, errs, err = sh.pawl(strings.Fields(approve[1])...)
+	}
+	if err != nil || !strings.Contains(errs, "to see the changes: pawl diff") {
+		t.Errorf("pawl code: %v\n-- out\n%s-- err\n%s", err, out, errs)
+	}
+	test := exec.CommandContext(t.Context(), "go", "test", "./...")
+	test.Dir, test.Env = repository, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if out, err := test.CombinedOutput(); err != nil {
+		t.Errorf("the tests of the repository: %v\n%s", err, out)
+	}
+	_ = server.Process.Kill()
+	_ = server.Wait()
+	if log := requests.String(); !strings.Contains(log, "status=200") || strings.Contains(log, "status=418") {
+		t.Errorf("modelserver: %s", log)
+	}
 }

@@ -20,23 +20,47 @@ import (
 // dot is the beginning of a PNG file.
 var dot = []byte("\x89PNG\r\n\x1a\n")
 
-// A Node client that loads the protos at run time follows a task of four processes to its end.
+// A Node client that loads the protos at run time follows a task of four processes to its end, also with mutual TLS and a key (issue 13).
 func TestNodeClient(t *testing.T) {
 	modules := filepath.Dir(filepath.Dir(rig.NPM(t, ".", "@grpc/grpc-js")))
-	target := rig.FourProcesses(t, binaries, rig.Options{Workspace: workspace(t)})
-	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "../clients/node/run-task.mjs", target.Executor.Target(), "Which files mention the word ratchet?")
-	cmd.Env = append(os.Environ(), "PAWL_NODE_MODULES="+modules)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	run := func(t *testing.T, args []string, env ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "node", append(append([]string{"../clients/node/run-task.mjs"}, args...), "Which files mention the word ratchet?")...)
+		cmd.Env = append(append(os.Environ(), "PAWL_NODE_MODULES="+modules), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
 	}
-	for _, want := range []string{"1 status_changed", "flow_start", "step_output workspace/search_code", "flow_success", "src/spring.go"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("no %q in:\n%s", want, out)
+	succeeds := func(t *testing.T, args []string, env ...string) {
+		out, err := run(t, args, env...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, want := range []string{"1 status_changed", "flow_start", "step_output workspace/search_code", "flow_success", "src/spring.go"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in:\n%s", want, out)
+			}
 		}
 	}
+	t.Run("plain", func(t *testing.T) {
+		succeeds(t, []string{rig.FourProcesses(t, binaries, rig.Options{Workspace: workspace(t)}).Executor.Target()})
+	})
+	t.Run("mutual TLS", func(t *testing.T) {
+		dir := makeCerts(t, t.TempDir())
+		files := rig.Certificate(dir, "client")
+		target, user := secured(t, dir)
+		addr := target.Executor.Target()
+		succeeds(t, []string{"https://" + addr, "--ca", files.CA, "--client-cert", files.Cert, "--client-key", files.Key}, "PAWL_KEY="+user)
+		succeeds(t, []string{addr}, "PAWL_KEY="+user, "PAWL_CA="+files.CA, "PAWL_CLIENT_CERT="+files.Cert, "PAWL_CLIENT_KEY="+files.Key)
+		for name, args := range map[string][]string{
+			"another authority": {"https://" + addr, "--client-cert", files.Cert, "--client-key", files.Key},
+			"no TLS":            {addr},
+		} {
+			if out, err := run(t, args, "PAWL_KEY="+user); err == nil || !strings.Contains(out, "14: No connection") {
+				t.Errorf("%s: %v %s", name, err, out)
+			}
+		}
+	})
 }
 
 // Servers of others, over stdio, streamable HTTP and the HTTP transport before it: every tool of each is called.

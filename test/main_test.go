@@ -29,25 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "pawl-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binaries, err = rig.Build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if err := commands(filepath.Join(dir, "commands")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(rig.Run(m, &binaries, func(dir string) error { return commands(filepath.Join(dir, "commands")) }))
 }
 
 // commands makes the programs that tasks run in repositories, and adds their folder to PATH. note writes a line to effects.log, and ends when there is no hold.log. hold says that

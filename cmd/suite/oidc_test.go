@@ -1,45 +1,28 @@
 package suite_test
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"pawl.dev/cmd/suite"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
+	"pawl.dev/services/identity/identitytest"
 )
 
 // A suite with an issuer and no key file: its users have tasks of their own over gRPC and REST, and without a token nothing is answered.
 func TestIssuerWithoutKeys(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: key.Public(), KeyID: "k1", Algorithm: "RS256"}}}
-	web := httptest.NewServer(provider)
-	defer web.Close()
-	provider.SetIssuer(web.URL)
+	provider := identitytest.NewProvider(t)
 	token := func(sub, group string) string {
-		return oidctest.SignIDToken(key, "k1", "RS256", fmt.Sprintf(`{"iss":%q,"aud":"pawl","sub":%q,"groups":[%q],"exp":%d}`,
-			web.URL, sub, group, time.Now().Add(time.Hour).Unix()))
+		return provider.Token(map[string]any{"sub": sub, "groups": []string{group}})
 	}
-	file := filepath.Join(t.TempDir(), "issuers.yaml")
-	content := fmt.Sprintf("issuers:\n- issuer: %s\n  audience: pawl\n  roles_claim: groups\n  roles: {admins: [user, operator]}\n", web.URL)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := identitytest.File(t, "issuers:\n"+provider.Entry("  roles_claim: groups\n  roles: {admins: [user, operator]}\n"))
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "a.go"), nil, 0o600); err != nil {
 		t.Fatal(err)

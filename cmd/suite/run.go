@@ -11,6 +11,9 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"pawl.dev/cmd/internal/discover"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
 // part is a component of the suite that runs until it is stopped.
@@ -33,7 +36,11 @@ func (s *Suite) Run(ctx context.Context) error {
 	for _, p := range append(slices.Clone(last), first...) {
 		p.start(background, failed)
 	}
-	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+	for _, service := range []string{
+		"", executorv1.ExecutorService_ServiceDesc.ServiceName, mcppoolv1.McpPoolService_ServiceDesc.ServiceName, plannerv1.PlannerService_ServiceDesc.ServiceName,
+	} {
+		s.health.SetServingStatus(service, healthv1.HealthCheckResponse_SERVING)
+	}
 	if err == nil {
 		select {
 		case <-ctx.Done():

@@ -81,7 +81,7 @@ func TestBodiesInFlightAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		fmt.Fprintf(conn, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"+
+		fmt.Fprintf(conn, "POST /v1/mcpServers/t/tools:call HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"+
 			"Content-Length: 4000000\r\nAuthorization: Bearer %s\r\n\r\n", key)
 		return conn
 	}

@@ -20,9 +20,11 @@ import (
 	"pawl.dev/gateway/gateway"
 	"pawl.dev/mcppool-svc/mcppool"
 	"pawl.dev/planner-svc/planner"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
+	"pawl.dev/services/privatefile"
 	"pawl.dev/services/serve"
 )
 
@@ -59,6 +61,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Suite, err error
 	if cfg, err = cfg.complete(); err != nil {
 		return nil, err
 	}
+	privatefile.WarnOfDataFolder(log, cfg.DataDir)
 	s := &Suite{cfg: cfg, log: log, health: health.NewServer(), requests: cfg.Limits.Requests()}
 	for _, build := range []func(context.Context) error{s.setUpAuth, s.buildServices, s.buildServers} {
 		if err := build(ctx); err != nil {
@@ -93,7 +96,15 @@ func (s *Suite) setUpAuth(context.Context) (err error) {
 	}
 	s.conn = inproc.New(unary, stream)
 	identityv1.RegisterIdentityServiceServer(s.conn, identity.NewAPI(s.auth))
-	healthv1.RegisterHealthServer(s.conn, serve.Health{Server: s.health, Healthy: func() error { return s.executor.Healthy() }})
+	healthv1.RegisterHealthServer(s.conn, serve.Health{Server: s.health, Healthy: s.healthy})
+	return nil
+}
+
+// healthy returns why the service of this name ("": any) cannot work now, or nil. Of all services, only the executor's tasks stop on a full disk.
+func (s *Suite) healthy(service string) error {
+	if service == "" || service == executorv1.ExecutorService_ServiceDesc.ServiceName {
+		return s.executor.Healthy()
+	}
 	return nil
 }
 
@@ -143,7 +154,7 @@ func (s *Suite) buildServers(context.Context) (err error) {
 			return err
 		}
 		options := s.options()
-		options.Certificates, options.Requests = s.certs, s.requests
+		options.Certificates, options.Limits, options.Requests = s.certs, s.cfg.Limits, s.requests
 		if s.server, err = serve.New(options); err != nil {
 			return err
 		}
@@ -156,7 +167,8 @@ func (s *Suite) buildServers(context.Context) (err error) {
 		return err
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version, Requests: s.requests,
+		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version,
+		Limits: s.cfg.Limits, Requests: s.requests,
 	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
 	return err
 }
@@ -227,8 +239,8 @@ type Config struct {
 
 	// TLS names the certificates of the listeners. With authorities, gRPC callers need a certificate; HTTP callers do not.
 	TLS serve.TLS `embed:"" group:"tls"`
-	// Limits bound the memory that clients can make the suite use.
-	Limits serve.Limits `embed:"" group:"limits"`
+	// Limits bound what clients can make the suite use.
+	Limits serve.Limits `embed:"" group:"clients"`
 	// Executor configures the executor; New sets its data folder.
 	Executor executor.Config `embed:"" group:"limits"`
 

@@ -38,6 +38,8 @@ type Config struct {
 	// installation without keys is not limited.
 	MaxRequests   int           `help:"Tasks that one user may create within the request window; 0 for any number." default:"5"`
 	RequestWindow time.Duration `help:"Request window that --max-requests applies to." default:"15s"`
+	// MaxUserBytes is how many bytes of the journal one user's tasks may take before new ones are refused; 0: any number.
+	MaxUserBytes int64 `help:"Bytes of the journal that one user's tasks may take before new ones are refused; 0 for any number." default:"0"`
 	// Retention is how long tasks are kept after they ended; 0: for ever.
 	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task.
@@ -101,7 +103,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	return &Service{journal: j, engine: e, deps: api.Deps{
 		Engine: e, Journal: j, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
-		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second),
+		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
 		StoreInfo: store.Info,
 	}}, nil
 }

@@ -22,7 +22,9 @@ type Config struct {
 	Certificates *serve.Certificates
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.
 	MaxBodyBytes int64
-	// Requests bounds the memory of requests; nil: the default of serve.Limits.
+	// Limits bound what clients can make the gateway use.
+	Limits serve.Limits
+	// Requests bounds the memory of requests; nil: a budget of Limits.
 	Requests *serve.Budget
 	// Heartbeat is the time between two comments on an SSE stream, and how long a streaming POST waits for its first message before it
 	// answers 200; 0 means 15 s.

@@ -138,7 +138,7 @@ func TestLargeBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := b.in(t)
 			_, p := b.problem("POST", "/v1/tasks", body, h, http.StatusRequestEntityTooLarge)
-			if p.Reason != "TOO_LARGE" || !strings.Contains(p.Detail, "4194304 bytes") {
+			if p.Reason != "TOO_LARGE" || !strings.Contains(p.Detail, "1048576 bytes") {
 				t.Errorf("problem %+v, want TOO_LARGE with the limit", p)
 			}
 		})

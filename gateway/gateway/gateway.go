@@ -13,6 +13,9 @@ import (
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
 	"pawl.dev/gateway/internal/stream"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/serve"
 )
 
@@ -21,7 +24,8 @@ type Gateway struct {
 	handler  http.Handler
 	health   *health
 	log      *slog.Logger
-	bounded  bool                // connections without a valid credential are bounded
+	bounded  bool // connections without a valid credential are bounded
+	limits   serve.Limits
 	certs    *serve.Certificates // nil: no TLS
 	stopping chan struct{}       // closed by Close: streams end
 	stop     sync.Once
@@ -32,18 +36,21 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{log: deps.Log, bounded: cfg.Authenticated, certs: cfg.Certificates, stopping: make(chan struct{})}
+	g := &Gateway{log: deps.Log, bounded: cfg.Authenticated, limits: cfg.Limits.WithDefaults(), certs: cfg.Certificates, stopping: make(chan struct{})}
 	conns := rest.Conns{
-		Executor: rest.Conn(deps.Executor, "executor", deps.Log),
-		Pool:     rest.Conn(deps.Pool, "pool", deps.Log),
-		Planner:  rest.Conn(deps.Planner, "planner", deps.Log),
+		Executor: rest.Conn(deps.Executor, "executor", cfg.Authenticated, deps.Log),
+		Pool:     rest.Conn(deps.Pool, "pool", cfg.Authenticated, deps.Log),
+		Planner:  rest.Conn(deps.Planner, "planner", cfg.Authenticated, deps.Log),
 	}
-	g.health = &health{services: []service{{"executor", conns.Executor}, {"pool", conns.Pool}, {"planner", conns.Planner}}}
+	g.health = &health{services: []service{
+		{"executor", executorv1.ExecutorService_ServiceDesc.ServiceName, conns.Executor}, {"pool", mcppoolv1.McpPoolService_ServiceDesc.ServiceName, conns.Pool},
+		{"planner", plannerv1.PlannerService_ServiceDesc.ServiceName, conns.Planner},
+	}}
 	streams := stream.New(stream.Config{Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping, Log: deps.Log})
 	if cfg.Requests == nil {
-		cfg.Requests = serve.Limits{}.Requests()
+		cfg.Requests = cfg.Limits.Requests()
 	}
-	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20), cfg.Authenticated, cfg.Requests)
+	api, err := rest.New(conns, streams, cmp.Or(cfg.MaxBodyBytes, 4<<20), cfg.Authenticated, g.limits.BodyTime, cfg.Requests)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +64,7 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.handler = observe(deps.Log, split(checks.WrapLanding(login), checks.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
+	g.handler = observe(deps.Log, g.limits, split(checks.WrapLanding(login), checks.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
 	return g, nil
 }
 

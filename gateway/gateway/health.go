@@ -22,6 +22,7 @@ const healthTimeout = time.Second
 // service is one of the services on which readiness depends.
 type service struct {
 	name string
+	full string // its name in gRPC, because in one process a connection leads to all services
 	conn grpc.ClientConnInterface
 }
 
@@ -80,7 +81,7 @@ func (h *health) checkAll(ctx context.Context) map[string]serviceHealth {
 }
 
 func check(ctx context.Context, s service) serviceHealth {
-	resp, err := healthpb.NewHealthClient(s.conn).Check(ctx, &healthpb.HealthCheckRequest{})
+	resp, err := healthpb.NewHealthClient(s.conn).Check(ctx, &healthpb.HealthCheckRequest{Service: s.full})
 	switch {
 	case status.Code(err) == codes.Unimplemented: // as in gRPC's own health checks, a server without a health service is healthy
 		return serviceHealth{Ready: true, Status: "SERVING"}

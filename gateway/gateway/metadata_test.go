@@ -33,7 +33,7 @@ func TestOnlyCredentialAndTraceArePassedOn(t *testing.T) {
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	sent := header{
 		"Authorization": "Bearer pawl_x", "Traceparent": trace, "Tracestate": "a=b", "Baggage": "user=root",
-		"X-Pawl-On-Behalf-Of": "root", "Grpc-Metadata-X-Pawl-On-Behalf-Of": "root", "Grpc-Metadata-Authorization": "Bearer pawl_root",
+		"Grpc-Metadata-X-Pawl-On-Behalf-Of": "root", "Grpc-Metadata-Authorization": "Bearer pawl_root",
 		"Grpc-Timeout": "1n", "X-Forwarded-For": "10.0.0.1", "X-Forwarded-Host": "evil", "Cookie": "a=b", "User-Agent": "curl",
 		"Grpc-Metadata-X-Bin-Bin": "!!", "X-HTTP-Method-Override": "DELETE",
 	}
@@ -60,6 +60,19 @@ func TestOnlyCredentialAndTraceArePassedOn(t *testing.T) {
 				t.Errorf("user-agent %v is the client's", agent)
 			}
 		})
+	}
+}
+
+// TestOnBehalfIsRefused: the header is not ignored, because the request would be made for another user than the caller wants (issue 13).
+func TestOnBehalfIsRefused(t *testing.T) {
+	b := start(t, gateway.Config{})
+	for _, user := range []string{"root", "%zz"} {
+		if resp, text := b.text("GET", "/v1/tasks", "", header{"X-Pawl-On-Behalf-Of": user}); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, "gRPC") {
+			t.Errorf("%q: status %d: %s", user, resp.StatusCode, text)
+		}
+	}
+	if calls := b.journal.take(); len(calls) > 0 {
+		t.Errorf("calls %v", calls)
 	}
 }
 

@@ -13,22 +13,25 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/gateway/internal/problem"
 )
 
-const (
-	// writeTimeout bounds the write of one piece. Without it, a client that stops reading would hold its stream for ever.
-	writeTimeout = 30 * time.Second
-	// writePiece is the size of a piece: a client that reads slowly, but reads, keeps its stream.
-	writePiece = 64 << 10
-)
+// writePiece is the size of a piece of a response, whose write is bounded: a client that reads slowly, but reads, keeps its stream.
+const writePiece = 64 << 10
 
-// observe is the outermost handler: it bounds the time of every write, logs every request, and turns a panic into a problem.
-func observe(log *slog.Logger, next http.Handler) http.Handler {
+// observe is the outermost handler: it bounds the size of the headers and the time of each piece that is written, logs every request, and turns a
+// panic into a problem. Without the bound of time, a client that stops reading would hold its stream for ever.
+func observe(log *slog.Logger, limits serve.Limits, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tracked, start := &response{ResponseWriter: w, control: http.NewResponseController(w)}, time.Now()
-		tracked.extend() // also for the server's own write of 100 Continue
+		tracked, start := &response{ResponseWriter: w, control: http.NewResponseController(w), writeTime: limits.WriteTime}, time.Now()
+		if r.ProtoMajor == 1 { // HTTP/2 would end the stream at the deadline, although nothing waits to be written
+			tracked.extend() // also for the server's own write of 100 Continue
+			if r.Body != http.NoBody {
+				_ = tracked.control.SetReadDeadline(start.Add(limits.BodyTime)) // also for a body that the server reads and discards
+			}
+		}
 		defer func() {
 			log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "status", tracked.status,
 				"bytes", tracked.bytes, "duration", time.Since(start))
@@ -38,8 +41,24 @@ func observe(log *slog.Logger, next http.Handler) http.Handler {
 				handlePanic(log, tracked, r, p)
 			}
 		}()
+		if n := headerBytes(r); n > limits.HeaderBytes {
+			problem.New(http.StatusRequestHeaderFieldsTooLarge, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE,
+				"the headers have %d bytes, more than the %d that the gateway takes; send less", n, limits.HeaderBytes).Write(tracked)
+			return
+		}
 		next.ServeHTTP(tracked, r)
 	})
+}
+
+// headerBytes returns the bytes of a request's target and headers.
+func headerBytes(r *http.Request) int {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, value := range values {
+			n += len(name) + len(value)
+		}
+	}
+	return n
 }
 
 // handlePanic answers with a problem if nothing was sent yet. Otherwise it breaks the connection, so that half a response is not taken for a
@@ -60,9 +79,10 @@ func handlePanic(log *slog.Logger, w *response, r *http.Request, p any) {
 // response gives every piece of a write its own deadline, and records the status and the number of bytes of the body.
 type response struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	status  int // 0: nothing was sent yet
-	bytes   int64
+	control   *http.ResponseController
+	writeTime time.Duration // of a piece
+	status    int           // 0: nothing was sent yet
+	bytes     int64
 }
 
 func (w *response) WriteHeader(status int) {
@@ -94,5 +114,5 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // extend moves the write deadline.
 func (w *response) extend() {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only with the writers of tests
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.writeTime)) // fails only with the writers of tests
 }

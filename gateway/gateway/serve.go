@@ -12,27 +12,21 @@ import (
 	"pawl.dev/services/serve"
 )
 
-const (
-	// stopGrace bounds how long running requests may take to end when the gateway stops.
-	stopGrace = 10 * time.Second
-	// headerTimeout bounds how long a client may take to send a request's header.
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10 // bytes
-)
+// stopGrace bounds how long running requests may take to end when the gateway stops.
+const stopGrace = 10 * time.Second
 
 // Serve takes requests until ctx is done. It then stops the gateway and returns nil: readiness turns to 503, streams end with a notice,
 // and requests that still run after 10 s are cut off. Call Serve only once.
 func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 	server := &http.Server{
 		Handler:           g.handler,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: g.limits.HeaderTime,
+		IdleTimeout:       g.limits.HTTPIdleTime,
+		MaxHeaderBytes:    2 * g.limits.HeaderBytes, // observe refuses more than HeaderBytes; over HTTP/2 the server would only close the connection
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 	if g.bounded {
-		lis = serve.Admit(lis)
+		lis = serve.Admit(lis, "http", g.limits)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(g.certs.Listener(lis)) }()

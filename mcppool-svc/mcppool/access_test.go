@@ -21,6 +21,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/mcppool-svc/internal/registry"
 )
 
 func TestWhoMayRegisterWhat(t *testing.T) {
@@ -176,7 +177,7 @@ func TestOwnServerHidesSharedServer(t *testing.T) {
 	s := start(t, Config{})
 	create(t, s.as("ann"), web("both", "https://ann.example/mcp", nil))
 	create(t, s.as("op"), web("both", "https://all.example/mcp", nil))
-	for user, want := range map[string]string{"ann": "https://ann.example/mcp", "bob": "https://all.example/mcp"} {
+	for user, want := range map[string]string{"ann": "https://ann.example/mcp", "bob": "https://all.example"} {
 		got, err := s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "both"})
 		if err != nil || got.GetHttp().GetUrl() != want {
 			t.Errorf("%s sees %v, %v", user, got, err)
@@ -189,24 +190,61 @@ func TestOwnServerHidesSharedServer(t *testing.T) {
 	wantReason(t, err, "ALREADY_EXISTS", "both")
 }
 
-func TestSecretsAreNotShown(t *testing.T) {
+// A shared server shows plain users its host or program, but neither arguments nor paths: these may hold secrets that its rules do not replace. Owners
+// see their own servers, operators all.
+func TestSharedServersShowNoDetails(t *testing.T) {
 	s := start(t, Config{})
-	stdio := fake("stdio", mcptest.Good)
-	stdio.GetStdio().Env["TOKEN"] = "hunter2"
-	create(t, s.as("op"), stdio)
-	m := create(t, s.as("op"), web("web", "https://a.example/mcp", map[string]string{"Authorization": "Bearer hunter2"}))
-	if got := m.GetHttp().GetHeaders()["Authorization"]; got != "***" {
-		t.Errorf("the answer to create shows %q", got)
+	program := fake("program", mcptest.Good)
+	program.GetStdio().Args, program.GetStdio().Cwd, program.GetStdio().User = []string{"--api-key", secretText}, "/srv/private", "mcp"
+	program.Roots = []string{"file:///srv/private"}
+	create(t, s.as("op"), program)
+	root := filepath.Join(t.TempDir(), "shared-files")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
 	}
-	for user, want := range map[string]string{"ann": "***", "op": "hunter2"} {
-		got, err := s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "stdio"})
-		if err != nil || got.GetStdio().GetEnv()["TOKEN"] != want {
-			t.Errorf("%s sees %v, %v", user, got.GetStdio().GetEnv(), err)
+	create(t, s.as("op"), &mcppoolv1.McpServer{
+		Id: "folder", Description: "The files of " + root,
+		Transport: &mcppoolv1.McpServer_Builtin{Builtin: &mcppoolv1.BuiltinTransport{Name: "workspace", Root: root}},
+	})
+	create(t, s.as("op"), web("web", "https://a.example:8443/path-"+secretText+"/mcp?page="+secretText, nil))
+	anns := web("anns", "https://a.example/path-"+secretText, nil)
+	create(t, s.as("ann"), anns)
+	for user, want := range map[string]int{"ann": 1, "bob": 0, "op": 3} {
+		list, err := s.as(user).ListMcpServers(t.Context(), &mcppoolv1.ListMcpServersRequest{})
+		if n := strings.Count(list.String(), secretText); err != nil || n != want {
+			t.Errorf("%s sees %d secrets, want %d: %v, %v", user, n, want, list, err)
 		}
-		got, err = s.as(user).GetMcpServer(t.Context(), &mcppoolv1.GetMcpServerRequest{Id: "web"})
-		if err != nil || strings.Contains(got.String(), "hunter2") {
-			t.Errorf("%s sees %v, %v", user, got, err)
+		if shown := strings.Contains(list.String(), root); shown != (user == "op") || !strings.Contains(list.String(), "shared-files") {
+			t.Errorf("%s sees the folder's path: %v: %v", user, shown, list)
 		}
+		if user == "bob" && (strings.Contains(list.String(), "/srv") || !strings.Contains(list.String(), `url:"https://a.example:8443"`)) {
+			t.Errorf("bob: %v", list)
+		}
+	}
+}
+
+// A plain user's registrations are bounded, in number and size; they stay in memory for ever. Other users and operators do not notice.
+func TestRegistrationsOfAUserAreBounded(t *testing.T) {
+	s := start(t, Config{})
+	for i := range registry.MostServers {
+		create(t, s.as("ann"), web(fmt.Sprintf("s%d", i), "https://a.example/mcp", nil))
+	}
+	one := &mcppoolv1.CreateMcpServerRequest{McpServer: web("more", "https://a.example/mcp", nil)}
+	_, err := s.as("ann").CreateMcpServer(t.Context(), one)
+	wantReason(t, err, "LIMIT_REACHED", "remove one")
+	for _, user := range []string{"bob", "op"} {
+		if _, err := s.as(user).CreateMcpServer(t.Context(), one); err != nil {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	if _, err := s.as("ann").DeleteMcpServer(t.Context(), &mcppoolv1.DeleteMcpServerRequest{Id: "s1"}); err != nil {
+		t.Fatal(err)
+	}
+	large := web("large", "https://a.example/mcp", map[string]string{"A": strings.Repeat("x", 300<<10)})
+	_, err = s.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: large})
+	wantReason(t, err, "INVALID_REQUEST", "KiB")
+	if _, err := s.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: web("again", "https://a.example/mcp", nil)}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -278,9 +316,16 @@ func TestServersOfPlainUsersReachNoPrivateAddress(t *testing.T) {
 	srv := httptest.NewServer(mcpserver.NewStreamableHTTPServer(mcpserver.NewMCPServer("web", "1")))
 	t.Cleanup(srv.Close)
 	s := start(t, Config{})
-	create(t, s.as("ann"), web("anns", srv.URL, nil))
+	for _, url := range []string{srv.URL, "https://10.1.2.3/mcp", "http://[::1]:80", "http://169.254.169.254/latest"} {
+		_, err := s.as("ann").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: web("anns", url, nil)})
+		wantReason(t, err, "ADDRESS_REFUSED", "only an operator may register")
+	}
+	anns := create(t, s.as("ann"), web("anns", strings.Replace(srv.URL, "127.0.0.1", "localhost", 1), nil))
+	anns.GetHttp().Url = srv.URL
+	_, err := s.as("ann").UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: anns})
+	wantReason(t, err, "ADDRESS_REFUSED", "only an operator may register")
 	create(t, s.as("op"), web("ops", srv.URL, nil))
-	_, err := s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "anns"})
+	_, err = s.as("ann").ListTools(t.Context(), &mcppoolv1.ListToolsRequest{McpId: "anns"})
 	wantReason(t, err, "ADDRESS_REFUSED", "only an operator may register")
 	if _, err := s.as("op").ActivateMcpServer(t.Context(), &mcppoolv1.ActivateMcpServerRequest{Id: "ops"}); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package mcppool
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,18 @@ func TestD8ResultsOfReadingToolsAreKept(t *testing.T) {
 	raw, err := os.ReadFile(cfg.Audit)
 	if err != nil || strings.Count(string(raw), `"cached":true`) != 4 || !strings.Contains(string(raw), `"call_id":"c1"`) {
 		t.Errorf("the audit: %v\n%s", err, raw)
+	}
+}
+
+// D8: over a connection that users share, each user gets only results of that user's own calls: a tool may answer by who may see what.
+func TestD8ResultsAreKeptPerUser(t *testing.T) {
+	s := start(t, fakeWith(t, map[string]any{"cacheTtl": 60, "isolation": "shared", "tools": map[string]any{"count": map[string]any{"effect": "read"}}}))
+	for i, user := range []string{"ann", "bob", "op"} {
+		for again := range 2 {
+			if text, cached := counted(t, s.as(user), nil); text != strconv.Itoa(i+1) || cached != (again == 1) {
+				t.Errorf("%s, call %d: %s, cached %v", user, again+1, text, cached)
+			}
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func TestCallTools(t *testing.T) {
 	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "nothing-like-it", CallId: "c2"}); o.reason() != "TOOL_NOT_FOUND" || o.outcome() != "NOT_EXECUTED" {
 		t.Errorf("an unknown tool: %+v", o)
 	}
-	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c3"}); o.err != nil || len(o.events) != 4 {
+	if o := callOn(t, stream, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "steps", CallId: "c3"}); o.err != nil || len(o.events) < 2 || len(o.events) > 4 { // progress is coalesced
 		t.Errorf("with progress: %+v", o)
 	}
 	// A repeated id makes no new call: it follows the first one.

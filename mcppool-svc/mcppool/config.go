@@ -40,6 +40,7 @@ type Config struct {
 	MaxConnections        int           `placeholder:"N" help:"MCP connections in all (default 1000)."`
 	MaxConnectionsPerUser int           `placeholder:"N" help:"MCP connections of one user (default 100)."`
 	MaxMessageBytes       int           `placeholder:"N" help:"Longest message of an MCP server (default 32 MiB)."`
+	MaxLargeBytes         int64         `placeholder:"N" help:"Total size of messages beyond 1 MiB that MCP servers sent and that are being read or recorded; others wait (default 96 MiB)."`
 	MaxChildMemoryBytes   uint64        `placeholder:"N" help:"Memory of each process of a stdio server; 0 means no limit. Linux only."`
 	MaxChildFiles         uint64        `placeholder:"N" help:"Open files of each process of a stdio server; 0 means the pool's own limit. Linux only."`
 	MaxToolResultBytes    int           `placeholder:"N" help:"Longest result of a tool, resource or prompt; longer results of tools are cut off, longer resources and prompts refused (default 16 MiB)."`
@@ -97,6 +98,7 @@ const defaultDrain = 7 * time.Second
 
 func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrain)
+	c.MaxLargeBytes = cmp.Or(c.MaxLargeBytes, 96<<20)
 	c.MaxToolResultBytes = cmp.Or(c.MaxToolResultBytes, 16<<20)
 	c.InputTimeout = cmp.Or(c.InputTimeout, 15*time.Minute)
 	c.Version = cmp.Or(c.Version, conf.Version())
@@ -135,7 +137,7 @@ func (c Config) validate() error {
 	limits := []int64{
 		int64(c.MaxConnections), int64(c.MaxConnectionsPerUser), int64(c.MaxMessageBytes), int64(c.MaxToolResultBytes), int64(c.MaxCalls), int64(c.MaxCallsPerUser),
 		int64(c.MaxResults), c.MaxResultBytes, int64(c.MaxTombstones), int64(c.MaxOwners), int64(c.BreakAfter),
-		c.MaxCachedBytes,
+		c.MaxCachedBytes, c.MaxLargeBytes,
 	}
 	if slices.Min(limits) < 0 {
 		return errors.New("the limits of the MCP pool cannot be negative")

@@ -15,7 +15,7 @@ import (
 // A damaged store is reported with its path and what to do, whatever is damaged in it.
 func TestDamagedStore(t *testing.T) {
 	for name, damage := range map[string]func([]byte) []byte{
-		"a value":       func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"uid":`), []byte(`"uid"9`)) },
+		"a value":       func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"sealed":`), []byte(`"sealed"9`)) },
 		"no bbolt file": func(b []byte) []byte { return bytes.Repeat([]byte("x"), len(b)) },
 		"a page": func(b []byte) []byte {
 			copy(b[2*os.Getpagesize():], bytes.Repeat([]byte{0xff}, len(b)-2*os.Getpagesize()))

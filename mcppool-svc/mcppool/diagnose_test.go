@@ -106,7 +106,7 @@ func TestDiagnosis(t *testing.T) {
 // TestMcpServer refuses a plain user's server at a private address as a call does. Other users' servers are not found.
 func TestDiagnosisForPlainUsers(t *testing.T) {
 	s := start(t, Config{})
-	create(t, s.as("ann"), web("inside", "http://"+closedPort(t)+"/mcp", nil))
+	create(t, s.as("ann"), web("inside", "http://"+strings.Replace(closedPort(t), "127.0.0.1", "localhost", 1)+"/mcp", nil))
 	resp, err := s.as("ann").TestMcpServer(t.Context(), &mcppoolv1.TestMcpServerRequest{Id: "inside"})
 	if err != nil || resp.GetChecks()[2].GetStatus() != mcppoolv1.ServerCheck_STATUS_FAILED ||
 		!strings.Contains(resp.GetChecks()[2].GetAdvice(), "operator") {

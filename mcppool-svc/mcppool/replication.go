@@ -11,6 +11,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
@@ -29,14 +30,27 @@ func (c Config) checkPeers() error {
 	return nil
 }
 
-// openStore opens the store, and merges the other replicas' entries before anything reads it.
-func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, error) {
+// openStore opens the store, and merges the other replicas' entries before anything reads it. It also returns the Box that encrypts logins.
+func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, *seal.Box, error) {
 	buckets := slices.Concat(registry.Buckets(), oauth.Buckets(), pin.Buckets())
 	file, err := store.Open(s.cfg.DataDir, replica.Buckets(buckets)...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.closers = append(s.closers, file.Close, func() error { s.forgetting.Wait(); return nil })
+	keys, err := seal.OpenKeys(s.cfg.TokenKey, s.cfg.DataDir, s.cfg.Environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	box, err := seal.NewBox(keys...)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Registrations are encrypted below their versions: replicas may have different keys, and exchange plain values.
+	sealed, err := seal.Store(file, box, registry.BucketServers, replica.BucketHeld)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg := replica.Config{
 		Buckets: buckets, First: slices.Concat(pin.First(), oauth.First()), LowPriority: registry.LowPriorityBuckets(),
 		Readable: isReadable, Now: deps.Now,
@@ -44,18 +58,18 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, err
 	if s.cfg.TokenKey == "" {
 		cfg.Local = oauth.Buckets() // each replica has its own key
 	}
-	st, err := replica.Open(file, cfg)
+	st, err := replica.Open(sealed, cfg)
 	if err != nil || len(s.cfg.Peers) == 0 {
-		return st, err
+		return st, box, err
 	}
 	if s.cfg.TokenKey == "" {
 		deps.Log.WarnContext(ctx, "the replicas of this MCP pool do not share logins to MCP servers; to share logins, give all replicas the same --token-key")
 	}
-	return st, s.openPeers(ctx, st, deps)
+	return st, box, s.openPeers(ctx, st, keys[0], deps)
 }
 
 // openPeers connects to the other replicas, and pulls from those that it can reach soon.
-func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) error {
+func (s *Service) openPeers(ctx context.Context, st *replica.Store, key []byte, deps Deps) error {
 	cfg := peer.Config{
 		Addrs: s.cfg.Peers, Self: s.cfg.Self, Interval: deps.peerInterval, Now: deps.Now, Log: deps.Log, Lookup: net.DefaultResolver.LookupHost,
 		Dial: func(name, addr string) (peer.Conn, error) {
@@ -66,10 +80,6 @@ func (s *Service) openPeers(ctx context.Context, st *replica.Store, deps Deps) e
 		cfg.Dial = deps.dialPeer
 	}
 	if s.cfg.TokenKey != "" {
-		key, err := oauth.OpenKey(s.cfg.TokenKey, s.cfg.DataDir, s.cfg.Environ)
-		if err != nil {
-			return err
-		}
 		cfg.Key = key
 	}
 	var err error

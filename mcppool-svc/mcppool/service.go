@@ -30,7 +30,9 @@ import (
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
+	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/serve"
 )
 
 // Service is a running pool.
@@ -87,7 +89,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 		return err
 	}
 	s.closers = append(s.closers, file.Close)
-	st, err := s.openStore(ctx, deps)
+	st, box, err := s.openStore(ctx, deps)
 	if err != nil {
 		return err
 	}
@@ -101,7 +103,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	if err != nil {
 		return err
 	}
-	if s.logins, err = s.openLogins(st, allowed, deps); err != nil {
+	if s.logins, err = s.openLogins(st, box, allowed, deps); err != nil {
 		return err
 	}
 	s.closers = append(s.closers, s.logins.Close)
@@ -126,7 +128,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	s.closers = append(s.closers, unobserve)
 	s.api = api.New(api.Parts{
 		Registry: s.registry, Pool: s.pool, Caller: caller, Calls: s.calls, Pins: s.pins, Logins: s.logins, Connector: s.connector, Log: deps.Log, ID: id,
-		Models: models, Writable: s.checkWritable, DataDir: s.cfg.DataDir,
+		Models: models, Writable: s.checkWritable, DataDir: s.cfg.DataDir, AllowAddresses: allowed,
 	})
 	st.Observe(s.applyRemote)
 	return nil
@@ -139,6 +141,7 @@ func (s *Service) connections(st *replica.Store, allowed []netip.Prefix, builtin
 		return err
 	}
 	s.connector = mcp.NewConnector(mcp.Config{
+		Large:          serve.NewBudget("results", s.cfg.MaxLargeBytes),
 		TransportHints: s.transportHints, AnonymousElicitors: s.anonymousElicitors,
 		Version: s.cfg.Version, MaxMessage: s.cfg.MaxMessageBytes, Environ: s.cfg.Environ,
 		AllowAddresses: allowed, ChildLimits: s.cfg.childLimits(), Builtins: builtin.open, Functions: builtin.functions,
@@ -237,21 +240,17 @@ func openAudit(path string) (slog.Handler, io.Closer, error) {
 }
 
 // openLogins opens the stored logins.
-func (s *Service) openLogins(st *replica.Store, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
+func (s *Service) openLogins(st *replica.Store, box *seal.Box, allowed []netip.Prefix, deps Deps) (*oauth.Logins, error) {
 	cfg := s.cfg
 	var catchUp func(context.Context)
 	if s.peers != nil {
 		catchUp = s.peers.CatchUp
 	}
-	key, err := oauth.OpenKey(cfg.TokenKey, cfg.DataDir, cfg.Environ)
-	if err != nil {
-		return nil, err
-	}
 	client := func(s *registry.Server) *http.Client { // without the server's headers
 		origin, err := url.Parse(s.HTTP.URL)
 		return outbound.NewBareClient(outbound.Server{Origin: origin, Allowed: allowed, PublicOnly: s.HTTP.PublicOnly || err != nil})
 	}
-	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Key: key}, oauth.Deps{
+	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Box: box}, oauth.Deps{
 		Store: st, Client: client, Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,
 	})
 }

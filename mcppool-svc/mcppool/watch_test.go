@@ -70,7 +70,7 @@ func TestWatchMcpServers(t *testing.T) {
 	until(t, w, "a failure", state("b", mcppoolv1.ConnectionState_CONNECTION_STATE_FAILED))
 	// Ann hears nothing of another user's server and connection: her next message is about server c.
 	if _, err := s.as("bob").CreateMcpServer(t.Context(), &mcppoolv1.CreateMcpServerRequest{McpServer: &mcppoolv1.McpServer{
-		Id: "bobs", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://192.0.2.1/mcp"}}}}); err != nil {
+		Id: "bobs", Transport: &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "https://bobs.example/mcp"}}}}); err != nil {
 		t.Fatal(err)
 	}
 	invoke(t, s.as("bob"), &mcppoolv1.CallToolRequest{McpId: "a", Name: "echo", InputJson: `{"text":"x"}`})

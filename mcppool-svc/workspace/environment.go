@@ -179,5 +179,5 @@ func isGoRoot(dir string) bool {
 func environ(env, extra map[string]string) []string {
 	all := maps.Clone(env)
 	maps.Copy(all, extra)
-	return process.Environ(os.Environ(), all)
+	return process.Environ(os.Environ(), all, nil)
 }

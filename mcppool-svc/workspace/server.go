@@ -26,17 +26,18 @@ import (
 // tree, low enough that a search of a whole disk ends.
 const maxWalkEntries = 1_000_000
 
-// Options are what a workspace allows beside reading and searching its folder. The zero value allows nothing.
+// Options are what a workspace allows beside reading and searching its folder. The zero value allows nothing, and a limit of 0 is the default. The tags
+// describe the flags of `pawl mcp workspace`.
 type Options struct {
-	Write          bool          // offer the tools that change files, and run_tests
-	Commands       []string      // the programs (argv[0]) that execute_command may run; it is not offered if there are none
-	Network        bool          // let programs use the network
-	CommandTimeout time.Duration // the longest time that a program may run; 0: the default
+	Write          bool          `help:"Also offer tools that change files, and run_tests."`
+	Commands       []string      `name:"command" sep:"," placeholder:"NAME" help:"A program (argv[0]) that execute_command may run, such as go. Without one, the tool is not offered."`
+	Network        bool          `help:"Let programs use all networks. They then also reach servers on this computer, such as Pawl."`
+	CommandTimeout time.Duration `placeholder:"TIME" help:"The longest time that a program may run (2 minutes)."`
 
 	// Limits of a program together with all that it starts, see sandbox.Command.
-	MaxMemory    int64
-	MaxProcesses int
-	MaxFileSize  int64
+	MaxMemory    int64 `name:"max-memory-bytes" placeholder:"N" help:"Linux: the memory of a program with all that it starts (three quarters of the computer's)."`
+	MaxProcesses int   `placeholder:"N" help:"Linux: the processes and threads of a program with all that it starts (8192)."`
+	MaxFileSize  int64 `name:"max-file-bytes" placeholder:"N" help:"Linux: the size of each file that a program writes (16 GiB)."`
 }
 
 // Server serves the tools of one workspace. It is safe for concurrent use.
@@ -55,6 +56,9 @@ type Server struct {
 func NewServer(root string, o Options) (*Server, error) {
 	if root == "" {
 		return nil, errors.New("open workspace: no folder was given; name the folder to serve")
+	}
+	if min(o.MaxMemory, int64(o.MaxProcesses), o.MaxFileSize, int64(o.CommandTimeout)) < 0 {
+		return nil, fmt.Errorf("open workspace %q: a limit is negative; leave it out for the default", root)
 	}
 	path, err := filepath.Abs(root)
 	if err != nil {

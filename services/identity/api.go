@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -42,7 +43,7 @@ func (*API) WhoAmI(ctx context.Context, _ *identityv1.WhoAmIRequest) (*identityv
 	}
 	return &identityv1.WhoAmIResponse{
 		Sub: p.Sub, Roles: rolesToProto(p.Roles), KeyId: p.KeyID, Issuer: p.Issuer,
-		ExpireTime: timeToProto(p.Expires), OnBehalf: p.OnBehalf,
+		ExpireTime: timeToProto(p.Expires), OnBehalf: p.OnBehalf, OnBehalfOf: p.Rights.OnBehalfOf, Methods: p.Rights.Methods,
 	}, nil
 }
 
@@ -55,12 +56,16 @@ func (s *API) CreateApiKey(ctx context.Context, req *identityv1.CreateApiKeyRequ
 	if !p.IsOperator() {
 		return nil, denied("only operators create API keys; ask one, or use a key with the role operator")
 	}
-	wanted := Key{Sub: req.GetSub(), Roles: rolesFromProto(req.GetRoles()), Note: req.GetNote(), Request: req.GetRequestId()}
+	wanted := Key{Sub: req.GetSub(), Roles: rolesFromProto(req.GetRoles()), Note: req.GetNote(), Request: req.GetRequestId(),
+		Rights: Rights{OnBehalfOf: req.GetOnBehalfOf(), Methods: req.GetMethods()}}
 	if len(wanted.Roles) == 0 {
 		wanted.Roles = userRoles
 	}
 	if at := req.GetExpireTime(); at != nil {
 		wanted.Expires = at.AsTime().Truncate(time.Second)
+	}
+	if err := cmp.Or(wanted.Rights.check(wanted.Roles), checkMethods(wanted.Methods)); err != nil {
+		return nil, keyError(err)
 	}
 	token, key, err := s.keys.Add(wanted)
 	if err != nil {
@@ -102,8 +107,12 @@ func (s *API) RevokeApiKey(ctx context.Context, req *identityv1.RevokeApiKeyRequ
 	}
 	own := func(k Key) bool { return k.ID == req.GetId() && (k.Sub == p.Sub || p.IsOperator()) }
 	if !slices.ContainsFunc(s.keys.List(), own) {
+		owner := "you have"
+		if p.IsOperator() {
+			owner = "there is"
+		}
 		return nil, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_API_KEY_NOT_FOUND,
-			"you have no API key with the id %q; list the keys to see which there are", req.GetId())
+			"%s no API key with the id %q; list the keys to see their ids", owner, req.GetId())
 	}
 	if err := s.keys.Remove(req.GetId()); err != nil {
 		return nil, keyError(err)
@@ -143,6 +152,7 @@ func (s *API) keyToProto(k Key) *identityv1.ApiKey {
 	return &identityv1.ApiKey{
 		Id: k.ID, Sub: k.Sub, Roles: rolesToProto(k.Roles), Note: k.Note, Prefix: k.Prefix(),
 		CreateTime: timeToProto(k.Created), ExpireTime: timeToProto(k.Expires), LastUseTime: timeToProto(s.keys.LastUsed(k.ID)),
+		OnBehalfOf: k.OnBehalfOf, Methods: k.Methods,
 	}
 }
 

@@ -3,6 +3,7 @@ package identity
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,20 @@ func TestAPIKeysByRPC(t *testing.T) {
 	if err != nil || !slices.Equal(other.GetApiKey().GetRoles(), []identityv1.Role{identityv1.Role_ROLE_USER, identityv1.Role_ROLE_SERVICE}) {
 		t.Fatalf("%v, %v", other, err)
 	}
+	limited, err := api.CreateApiKey(admin, &identityv1.CreateApiKeyRequest{
+		Sub: "svc", Roles: []identityv1.Role{identityv1.Role_ROLE_SERVICE}, OnBehalfOf: []string{"alice"}, Methods: []string{"pawl.mcppool.v1.*"},
+	})
+	if err != nil || !slices.Equal(limited.GetApiKey().GetOnBehalfOf(), []string{"alice"}) || !slices.Equal(limited.GetApiKey().GetMethods(), []string{"pawl.mcppool.v1.*"}) {
+		t.Fatalf("%v, %v", limited, err)
+	}
+	if who, err := k.Authenticate(ctx, limited.GetToken()); err != nil || !slices.Equal(who.Rights.OnBehalfOf, []string{"alice"}) {
+		t.Fatalf("%v, %v", who, err)
+	}
+	if _, err := api.RevokeApiKey(admin, &identityv1.RevokeApiKeyRequest{Id: limited.GetApiKey().GetId()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.CreateApiKey(admin, &identityv1.CreateApiKeyRequest{Sub: "svc", OnBehalfOf: []string{"alice"}})
+	wantCode(t, err, codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST)
 	_, err = api.CreateApiKey(admin, &identityv1.CreateApiKeyRequest{Sub: "alice", RequestId: "r1"})
 	wantCode(t, err, codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS)
 
@@ -61,10 +76,34 @@ func TestAPIKeysByRPC(t *testing.T) {
 
 	_, err = api.RevokeApiKey(alice, &identityv1.RevokeApiKeyRequest{Id: other.GetApiKey().GetId()})
 	wantCode(t, err, codes.NotFound, commonv1.ErrorReason_ERROR_REASON_API_KEY_NOT_FOUND)
+	_, err = api.RevokeApiKey(admin, &identityv1.RevokeApiKeyRequest{Id: "bob"})
+	wantCode(t, err, codes.NotFound, commonv1.ErrorReason_ERROR_REASON_API_KEY_NOT_FOUND)
+	if !strings.Contains(err.Error(), "there is no API key") {
+		t.Error(err)
+	}
 	if _, err := api.RevokeApiKey(alice, &identityv1.RevokeApiKeyRequest{Id: made.GetApiKey().GetId()}); err != nil {
 		t.Error(err)
 	}
 	wantUnauthenticated(t, k, made.GetToken()) // at once
+}
+
+// A key whose methods match none could call nothing (issue 13).
+func TestMethodsOfNewKeys(t *testing.T) {
+	k, _ := open(t, keyPath(t))
+	for glob, want := range map[string]string{
+		"nonsense.*": "matches no method", "pawl.planner.v1.PlannerService/Plans": "matches no method", "pawl.planner.v2.*": "pawl.planner.v1.PlannerService",
+		"a[": "is not a glob", "pawl.**": "", "pawl.planner.v1.*": "", "pawl.mcppool.v1.McpPoolPeerService": "", "/pawl.executor.v1.AgentService/List*": "",
+	} {
+		_, err := NewAPI(k).CreateApiKey(admin, &identityv1.CreateApiKeyRequest{
+			Sub: "svc", Roles: []identityv1.Role{identityv1.Role_ROLE_SERVICE}, Methods: []string{"pawl.identity.v1.IdentityService/*", glob},
+		})
+		if want == "" && err == nil {
+			continue
+		}
+		if wantCode(t, err, codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST); want == "" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", glob, err, want)
+		}
+	}
 }
 
 func TestAPIKeysAreManagedByThoseWhoMay(t *testing.T) {

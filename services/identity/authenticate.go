@@ -22,14 +22,14 @@ const (
 // Authenticate identifies the caller and returns the context with the principal in it, or ctx itself on failure. Health checks
 // pass without a principal if they have no valid credential, because probes have none; reflection requires one.
 func Authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
-	authCtx, err := authenticate(ctx, a)
+	authCtx, err := authenticate(ctx, a, method)
 	if err != nil && strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
 	}
 	return authCtx, err
 }
 
-func authenticate(ctx context.Context, a Authenticator) (context.Context, error) {
+func authenticate(ctx context.Context, a Authenticator, method string) (context.Context, error) {
 	token, err := bearerToken(ctx)
 	if err != nil {
 		return ctx, err
@@ -39,13 +39,14 @@ func authenticate(ctx context.Context, a Authenticator) (context.Context, error)
 		return ctx, err
 	}
 	sub, ok, err := onBehalfOf(ctx)
+	if err == nil {
+		err = p.checkMethod(method, ok)
+	}
+	if err == nil && ok {
+		p, err = delegate(a, p, sub)
+	}
 	if err != nil {
 		return ctx, err
-	}
-	if ok {
-		if p, err = delegate(a, p, sub); err != nil {
-			return ctx, err
-		}
 	}
 	return NewContext(ctx, p), nil
 }

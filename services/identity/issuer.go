@@ -101,6 +101,10 @@ func (i *issuer) keep(raw []byte, began time.Time, err error) {
 		keys, err = i.parseKeys(raw)
 	}
 	if err != nil {
+		if i.keys == nil {
+			slog.Warn("the keys of a token issuer cannot be fetched; its tokens are refused until they can be", "issuer", i.URL, "error", err)
+			return
+		}
 		slog.Warn("the keys of a token issuer cannot be fetched; its last keys are used for an hour after they were fetched",
 			"issuer", i.URL, "fetched", i.fetched, "error", err)
 		return

@@ -28,6 +28,7 @@ type Key struct {
 	Created time.Time `yaml:"created"`
 	Expires time.Time `yaml:"expires,omitempty"` // zero: never
 	Request string    `yaml:"request_id,omitempty"`
+	Rights  `yaml:",inline"`
 }
 
 // digest is the SHA-256 of a secret, in hex as text.
@@ -45,9 +46,9 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// newKey completes a key that has a sub, roles and, optionally, a note, an expiry and a request id, and makes its token.
+// newKey completes a key that has a sub, roles and, optionally, rights, a note, an expiry and a request id, and makes its token.
 func newKey(k Key, now time.Time) (token string, _ Key, err error) {
-	if err := cmp.Or(CheckSub(k.Sub), checkRoles(k.Roles)); err != nil {
+	if err := cmp.Or(CheckSub(k.Sub), checkRoles(k.Roles), k.Rights.check(k.Roles)); err != nil {
 		return "", Key{}, err
 	}
 	if !k.Expires.IsZero() && !k.Expires.After(now) {
@@ -74,6 +75,9 @@ func (k Key) check() error {
 	}
 	if err := checkRoles(k.Roles); err != nil {
 		return fmt.Errorf("field roles: %w", err)
+	}
+	if err := k.Rights.check(k.Roles); err != nil {
+		return err
 	}
 	if k.Hash == (digest{}) {
 		return fmt.Errorf("field sha256: must be %d hex digits, the SHA-256 of the secret", 2*len(k.Hash))
@@ -109,5 +113,5 @@ func (k Key) proves(secret string) bool {
 }
 
 func (k Key) principal() Principal {
-	return Principal{Sub: k.Sub, Roles: slices.Clip(k.Roles), KeyID: k.ID, Expires: k.Expires}
+	return Principal{Sub: k.Sub, Roles: slices.Clip(k.Roles), KeyID: k.ID, Expires: k.Expires, Rights: k.Rights}
 }

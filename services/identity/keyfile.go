@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
+
+	"pawl.dev/services/privatefile"
 )
 
 // KeyFile authenticates by a YAML file of hashed API keys. A changed file is read again; if that fails, the error is logged and
@@ -50,7 +51,7 @@ func (k *KeyFile) Authenticate(_ context.Context, token string) (Principal, erro
 		return Principal{}, unauthenticated("the API key %s expired at %s; ask the operator for a new one", id, key.Expires.Format(time.RFC3339))
 	}
 	if len(k.List()) == 0 {
-		return Principal{}, unauthenticated("there are no API keys here yet; the operator makes them with `pawl keys add`")
+		return Principal{}, unauthenticated("there are no API keys here at present; the operator makes them with `pawl keys add`, or restores the key file")
 	}
 	return Principal{}, unauthenticated("the API key is not valid here; it may have been removed. Ask the operator for a new one")
 }
@@ -109,7 +110,7 @@ func (e *RepeatedError) Error() string {
 	return fmt.Sprintf("the same request created the key %s, whose token was returned then; revoke that key if its token is lost, and create another", e.ID)
 }
 
-// Add completes a key that has a sub, roles and, optionally, a note, an expiry and a request id, and stores it. Only the hash of the token
+// Add completes a key that has a sub, roles and, optionally, rights, a note, an expiry and a request id, and stores it. Only the hash of the token
 // is kept, so the token cannot be shown again.
 func (k *KeyFile) Add(wanted Key) (token string, key Key, err error) {
 	token, key, err = newKey(wanted, k.now())
@@ -169,13 +170,9 @@ func (k *KeyFile) Ephemeral(sub string, roles []Role) (token string) {
 func (k *KeyFile) change(edit func([]Key) ([]Key, error)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	dir := filepath.Dir(k.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create the folder of the key file: %w", err)
-	}
-	unlock, err := lockDir(dir)
+	unlock, err := privatefile.LockDir(context.Background(), filepath.Dir(k.path)) // a change takes a moment
 	if err != nil {
-		return fmt.Errorf("lock the folder of the key file: %w", err)
+		return fmt.Errorf("the folder of the key file: %w", err)
 	}
 	defer unlock()
 	if err := k.load(); err != nil {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
+
+	"pawl.dev/services/privatefile"
 )
 
 const (
@@ -92,23 +92,8 @@ func writeKeys(path string, keys []Key) error {
 	if again, _ := yaml.Marshal(keysDoc{Version: fileVersion, Keys: read}); err != nil || !bytes.Equal(body, again) {
 		return errors.New("a text of the key has characters that the key file cannot hold, such as a tab before a line break; leave them out")
 	}
-	if err := replaceFile(path, append([]byte(fileHeader), body...)); err != nil {
-		return fmt.Errorf("write the key file: %w", err)
-	}
-	return nil
-}
-
-func replaceFile(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".pawl-keys-*") // made with 0600
-	if err != nil {
+	return privatefile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(append([]byte(fileHeader), body...))
 		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // has no effect after the rename
-	if _, err = tmp.Write(content); err == nil {
-		err = tmp.Sync()
-	}
-	if err := errors.Join(err, tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	})
 }

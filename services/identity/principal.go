@@ -22,7 +22,7 @@ type Role string
 const (
 	RoleUser     Role = "user"     // has tasks, agents and servers of its own
 	RoleOperator Role = "operator" // also configures what all users share
-	RoleService  Role = "service"  // may act on behalf of any user
+	RoleService  Role = "service"  // may act on behalf of the users that its Rights allow
 )
 
 // Principal identifies the caller. Its roles must not be changed.
@@ -33,6 +33,7 @@ type Principal struct {
 	Issuer   string    // of the token of the call; empty if none
 	Expires  time.Time // of the credential; zero: never
 	OnBehalf bool      // a service acts on behalf of Sub
+	Rights   Rights    // of the credential
 }
 
 // Has reports whether the principal has a role.
@@ -40,6 +41,27 @@ func (p Principal) Has(r Role) bool { return slices.Contains(p.Roles, r) }
 
 // IsOperator reports whether the principal may configure what all users share.
 func (p Principal) IsOperator() bool { return p.Has(RoleOperator) }
+
+// SeesDetails reports whether the principal sees the installation's addresses and paths in errors: operators do, and everyone if there are no
+// credentials.
+func (p Principal) SeesDetails() bool { return p.IsOperator() || p.KeyID == "" && p.Issuer == "" }
+
+// Explain returns the text of an error as the principal may see it.
+func (p Principal) Explain(err error) string {
+	if p.SeesDetails() {
+		return err.Error()
+	}
+	return errs.PublicText(err)
+}
+
+// ErrorFor returns an error as the caller of ctx may see it.
+func ErrorFor(ctx context.Context, err error) *errs.Error {
+	e := errs.From(err)
+	if p, err := FromContext(ctx); err == nil && p.SeesDetails() {
+		return e
+	}
+	return e.Public()
+}
 
 type principalKey struct{}
 
@@ -121,5 +143,9 @@ func delegate(a Authenticator, caller Principal, sub string) (Principal, error) 
 	if !caller.Has(RoleService) {
 		return Principal{}, denied("only a key with role %q may act on behalf of a user; leave out %s", RoleService, onBehalfKey)
 	}
-	return Principal{Sub: sub, Roles: userRoles, KeyID: caller.KeyID, Issuer: caller.Issuer, Expires: caller.Expires, OnBehalf: true}, nil
+	if !caller.Rights.allowUser(sub) {
+		return Principal{}, denied("the key %s may not act on behalf of %q; an operator can create one whose on_behalf_of has that user", caller.KeyID, sub)
+	}
+	caller.Sub, caller.Roles, caller.OnBehalf = sub, userRoles, true
+	return caller, nil
 }

@@ -7,28 +7,43 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
 )
 
-// Bounds of connections on which no valid credential has arrived yet. They are for the memory of a container of 1 GiB.
-const (
-	maxStrangers   = 256         // more close the oldest of them
-	strangerTime   = time.Minute // from the connection's start
-	strangerBytes  = 256 << 10   // that it may send, handshake and headers included
-	maxConnections = 8192        // of all kinds; more are closed at once
-	// strangerGrace is how long a connection that has sent strangerBytes waits for its credential to be checked: a client may send a large
-	// request with its first call. Meanwhile nothing more is read.
-	strangerGrace = 5 * time.Second
-)
+// strangerGrace is how long a connection that has sent Limits.AnonymousBytes waits for its credential to be checked: a client may send a large
+// request with its first call. Meanwhile nothing more is read.
+const strangerGrace = 5 * time.Second
 
-// Admit returns a listener that bounds the connections on which no valid credential has arrived: they are few, short, and send little.
-// Trust lifts the bounds of a connection.
-func Admit(lis net.Listener) net.Listener { return &admission{Listener: lis} }
+// Admit returns a listener that bounds its connections. Those on which no valid credential has arrived are few, short, and send little; Trust lifts
+// these bounds of a connection. The metric pawl.connections.used shows the connections under the listener's name.
+func Admit(lis net.Listener, name string, limits Limits) net.Listener {
+	a := &admission{Listener: lis, limits: limits.WithDefaults(), users: map[string]int{}}
+	count := func(of func() int) func() int64 {
+		return func() int64 {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return int64(of())
+		}
+	}
+	for kind, of := range map[string]func() int{"client": func() int { return a.open }, "anonymous": func() int { return a.strangers.Len() }} {
+		attrs := []attribute.KeyValue{attribute.String("listener", name), attribute.String("kind", kind)}
+		observe("pawl.connections.used", "", "Connections that are open now: of clients, and those of them without a valid credential so far.", count(of), attrs...)
+	}
+	return a
+}
 
 type admission struct {
 	net.Listener
-	mu        sync.Mutex  // guards the following
-	open      int         // connections
-	strangers linked.List // *admitted without a valid credential so far, oldest first
+	limits    Limits
+	mu        sync.Mutex     // guards the following
+	open      int            // connections
+	strangers linked.List    // *admitted without a valid credential so far, oldest first
+	users     map[string]int // trusted connections; not of services
 }
 
 // Accept implements net.Listener.
@@ -55,7 +70,7 @@ func (a *admission) admit(conn net.Conn) *admitted {
 	if oldest != nil {
 		_ = oldest.Close()
 	}
-	c.timer = time.AfterFunc(strangerTime, func() {
+	c.timer = time.AfterFunc(a.limits.AnonymousTime, func() {
 		if !c.trusted.Load() {
 			_ = c.Close()
 		}
@@ -67,11 +82,11 @@ func (a *admission) admit(conn net.Conn) *admitted {
 func (a *admission) add(c *admitted) (oldest *admitted, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open >= maxConnections {
+	if a.open >= a.limits.ClientConnections {
 		return nil, false
 	}
 	a.open++
-	if a.strangers.Len() >= maxStrangers {
+	if a.strangers.Len() >= a.limits.AnonymousConnections {
 		oldest, _ = a.strangers.Front().Value.(*admitted)
 	}
 	c.entry = a.strangers.PushBack(c)
@@ -83,6 +98,8 @@ type admitted struct {
 	net.Conn
 	from     *admission
 	entry    *linked.Element
+	isClosed bool   // guarded by from.mu
+	user     string // whose connection it is, once it is trusted; "" for services. Guarded by from.mu
 	timer    *time.Timer
 	trusted  atomic.Bool
 	decided  chan struct{} // closed when the connection is trusted or closed
@@ -96,7 +113,7 @@ var errStranger = errors.New("the connection sent too much without a valid crede
 // Read implements net.Conn.
 func (c *admitted) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if !c.trusted.Load() && c.received.Add(int64(n)) > strangerBytes {
+	if !c.trusted.Load() && c.received.Add(int64(n)) > c.from.limits.AnonymousBytes {
 		defer time.AfterFunc(strangerGrace, func() { c.decide.Do(func() { close(c.decided) }) }).Stop()
 		if <-c.decided; !c.trusted.Load() {
 			_ = c.Close()
@@ -113,8 +130,10 @@ func (c *admitted) Close() error {
 		c.decide.Do(func() { close(c.decided) })
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
+		c.isClosed = true
 		c.from.open--
 		c.from.strangers.Remove(c.entry)
+		c.from.count(c.user, -1)
 	})
 	return c.Conn.Close()
 }
@@ -127,16 +146,38 @@ func (c *admitted) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// trust lifts the bounds.
-func (c *admitted) trust() {
-	if c.trusted.Load() || !c.trusted.CompareAndSwap(false, true) {
+// count changes the number of a user's connections. The caller holds mu.
+func (a *admission) count(user string, by int) {
+	if user == "" {
 		return
 	}
-	c.decide.Do(func() { close(c.decided) })
-	c.timer.Stop()
+	if a.users[user] += by; a.users[user] == 0 {
+		delete(a.users, user)
+	}
+}
+
+// trust lifts the bounds, unless the user has too many connections.
+func (c *admitted) trust(user string) error {
+	if c.trusted.Load() {
+		return nil
+	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
+	if c.trusted.Load() || c.isClosed {
+		return nil
+	}
+	if c.from.users[user] >= c.from.limits.UserConnections {
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
+			"you have %d connections, the most that a user may have; close some, or use one for several calls; an operator can raise the bound with --user-connections",
+			c.from.limits.UserConnections).WithRetryAfter(reserveWait)
+	}
+	c.user = user
+	c.from.count(user, 1)
+	c.trusted.Store(true)
+	c.decide.Do(func() { close(c.decided) })
+	c.timer.Stop()
 	c.from.strangers.Remove(c.entry)
+	return nil
 }
 
 // LocalAddr implements net.Conn. The address leads Trust to the connection, also through TLS.
@@ -147,10 +188,11 @@ type admittedAddr struct {
 	conn *admitted
 }
 
-// Trust lifts the bounds of the connection that has the local address, because a valid credential arrived on it. It does nothing for
-// connections that do not come from Admit.
-func Trust(local net.Addr) {
+// Trust lifts the bounds of the connection that has the local address, because a valid credential of the user arrived on it; "" stands for
+// services. It does nothing for connections that do not come from Admit. The error says that the user has too many connections.
+func Trust(local net.Addr, user string) error {
 	if addr, ok := local.(*admittedAddr); ok {
-		addr.conn.trust()
+		return addr.conn.trust(user)
 	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/test/bufconn"
 
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 )
@@ -52,10 +54,12 @@ func isClosed(c net.Conn) bool {
 func TestStrangersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lis := pipes(t)
-		admitted := serve.Admit(lis)
+		admitted := serve.Admit(lis, "test", serve.Limits{})
 
 		trusted, server := connect(t, lis, admitted)
-		serve.Trust(server.LocalAddr())
+		if err := serve.Trust(server.LocalAddr(), "ann"); err != nil {
+			t.Error(err)
+		}
 		short, _ := connect(t, lis, admitted)
 		large, reader := connect(t, lis, admitted)
 
@@ -79,7 +83,9 @@ func TestStrangersAreBounded(t *testing.T) {
 		}
 		last, _ := connect(t, lis, admitted)
 		kept, server := connect(t, lis, admitted)
-		serve.Trust(server.LocalAddr())
+		if err := serve.Trust(server.LocalAddr(), "ann"); err != nil {
+			t.Error(err)
+		}
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if !isClosed(last) {
@@ -90,6 +96,49 @@ func TestStrangersAreBounded(t *testing.T) {
 			t.Error("a trusted connection was closed")
 		}
 	})
+}
+
+// Issue 13: a user's connections are bounded, those of services are not, and a closed one makes room.
+func TestConnectionsOfAUserAreBounded(t *testing.T) {
+	lis := pipes(t)
+	admitted := serve.Admit(lis, "test", serve.Limits{UserConnections: 2, ClientConnections: 6})
+	conn := func(user string) (net.Conn, error) {
+		t.Helper()
+		_, server := connect(t, lis, admitted)
+		return server, serve.Trust(server.LocalAddr(), user)
+	}
+	first, err := conn("ann")
+	for _, user := range []string{"ann", "bob", ""} {
+		if _, more := conn(user); more != nil {
+			err = more
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := conn("ann")
+	if errs.ReasonName(errs.Reason(err)) != "RATE_LIMITED" || !strings.Contains(err.Error(), "--user-connections") {
+		t.Errorf("the third of a user: %v", err)
+	}
+	if err := serve.Trust(first.LocalAddr(), "ann"); err != nil {
+		t.Errorf("another call on the first: %v", err)
+	}
+	_ = first.Close()
+	_ = first.Close()
+	if err := serve.Trust(third.LocalAddr(), "ann"); err != nil {
+		t.Errorf("after one was closed: %v", err)
+	}
+	// Six are open with these two; the seventh is closed at once, and Accept waits for the next one.
+	conn("")
+	conn("")
+	go func() { _, _ = admitted.Accept() }()
+	client, err := lis.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !isClosed(client) {
+		t.Error("one more than all clients may have is open")
+	}
 }
 
 // Issue 13: a call with a valid credential makes its connection trusted.

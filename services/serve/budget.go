@@ -1,15 +1,12 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 
@@ -39,18 +36,9 @@ type userBudget struct {
 // NewBudget returns a budget of so many bytes, of which one user gets at most half. The metrics pawl.budget.used and pawl.budget.limit show it under its name.
 func NewBudget(name string, total int64) *Budget {
 	b := &Budget{total: total, share: max(total/2, 1), all: semaphore.NewWeighted(total), users: map[string]*userBudget{}}
-	observe := func(metricName, what string, value func() int64) {
-		_, err := otel.Meter("pawl.dev/services/serve").Int64ObservableGauge(metricName, metric.WithUnit("By"), metric.WithDescription(what),
-			metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
-				o.Observe(value(), metric.WithAttributes(attribute.String("budget", name)))
-				return nil
-			}))
-		if err != nil {
-			otel.Handle(err)
-		}
-	}
-	observe("pawl.budget.used", "Bytes that are held now.", b.used.Load)
-	observe("pawl.budget.limit", "Bytes that may be held at once.", func() int64 { return total })
+	attr := attribute.String("budget", name)
+	observe("pawl.budget.used", "By", "Bytes that are held now.", b.used.Load, attr)
+	observe("pawl.budget.limit", "By", "Bytes that may be held at once.", func() int64 { return total }, attr)
 	return b
 }
 
@@ -79,6 +67,9 @@ func (b *Budget) Reserve(ctx context.Context, user string, bytes int64) (*Holdin
 	}
 	waiting, cancel := context.WithTimeout(ctx, reserveWait)
 	defer cancel()
+	if b.isCrowded(user) {
+		cancel()
+	}
 	held, err := b.Acquire(waiting, user, bytes)
 	if err != nil {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
@@ -86,6 +77,14 @@ func (b *Budget) Reserve(ctx context.Context, user string, bytes int64) (*Holdin
 				"an operator can raise the bound with --request-bytes").WithRetryAfter(reserveWait)
 	}
 	return held, nil
+}
+
+// isCrowded reports whether the user has as many calls as could be worked on at once: while calls wait, they hold what has arrived of their requests.
+func (b *Budget) isCrowded(user string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u := b.users[user]
+	return u != nil && int64(u.holders) >= u.share/callBytes
 }
 
 // reserveWait is how long a request waits for memory.
@@ -146,14 +145,6 @@ const (
 	// smallBytes is the size of requests that count for no more than their call.
 	smallBytes = 64 << 10
 )
-
-// Limits bound the memory that clients can make a process use. Their defaults are for a container of 1 GiB.
-type Limits struct {
-	RequestBytes int64 `default:"67108864" help:"Bytes of requests that are received or worked on at once; one user gets at most half, services all. A call counts for at least 16 KiB, a stream for 64 KiB (${default})."`
-}
-
-// Requests returns a new budget of requests.
-func (l Limits) Requests() *Budget { return NewBudget("requests", cmp.Or(l.RequestBytes, 64<<20)) }
 
 // CallBytes returns what a call counts for when its request, of so many bytes, is received.
 func CallBytes(streams bool, request int64) int64 {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
@@ -26,13 +29,30 @@ import (
 // defaultMaxRecv is 4 MiB, the limit of a field with exact JSON, plus room for the rest of the message.
 const defaultMaxRecv = 4<<20 + 256<<10
 
-const (
-	// maxRequest bounds a user's message to all methods but those of the pool and the planner: tool calls and requests to models may be larger. The
-	// largest field of the others has 1 MiB.
-	maxRequest     = 2 << 20
-	poolMethods    = "/pawl.mcppool."
-	plannerMethods = "/pawl.planner."
-)
+// MaxRequest returns the most bytes that a user's request to a method may have, as its proto says (pawl/common/v1/limits.proto).
+func MaxRequest(method protoreflect.MethodDescriptor) int {
+	of := func(d protoreflect.Descriptor, option protoreflect.ExtensionType) int {
+		bytes, _ := proto.GetExtension(d.Options(), option).(int32)
+		return int(bytes)
+	}
+	return cmp.Or(of(method, commonv1.E_MaxRequestBytes), of(method.Parent(), commonv1.E_MaxServiceRequestBytes), 1<<20)
+}
+
+// maxRequest is MaxRequest for a method's full name: /package.Service/Method. It returns the limit of the server for a method without a descriptor.
+func (i *interceptor) maxRequest(fullMethod string) int {
+	if known, ok := i.maxRequests.Load(fullMethod); ok {
+		return known.(int) //nolint:forcetypeassert // it holds nothing else
+	}
+	most := i.maxBytes
+	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
+	if d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name)); err == nil {
+		if method, ok := d.(protoreflect.MethodDescriptor); ok {
+			most = min(most, MaxRequest(method))
+		}
+	}
+	i.maxRequests.Store(fullMethod, most)
+	return most
+}
 
 // Options are the settings of a server that differ between services.
 type Options struct {
@@ -40,6 +60,7 @@ type Options struct {
 	Log          *slog.Logger           // nil: nothing is logged
 	MaxRecvBytes int                    // largest message taken; 0: 4.25 MiB
 	Certificates *Certificates          // nil: no TLS
+	Limits       Limits                 // of connections
 	Requests     *Budget                // bounds the memory of requests over a network; nil: nothing does
 	// Drained, if set, makes a stopping server take calls until the channel is closed, for clients that have running calls. Meanwhile
 	// its health is NOT_SERVING.
@@ -66,6 +87,9 @@ type interceptor struct {
 	validator protovalidate.Validator
 	maxBytes  int
 	requests  *Budget
+	open      openStreams
+	// maxRequests has the results of maxRequest by method.
+	maxRequests sync.Map
 }
 
 // newInterceptor checks the options and fills in their defaults.
@@ -80,6 +104,7 @@ func newInterceptor(o *Options) (*interceptor, error) {
 		return nil, fmt.Errorf("serve: Options.MaxRecvBytes is %d; it cannot be negative", o.MaxRecvBytes)
 	}
 	o.MaxRecvBytes = cmp.Or(o.MaxRecvBytes, defaultMaxRecv)
+	o.Limits = o.Limits.WithDefaults()
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, maxConnectionAge)
 	validator, err := protovalidate.New()
 	if err != nil {
@@ -106,7 +131,7 @@ func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
-		return nil, errs.From(err).GRPCStatus().Err()
+		return nil, identity.ErrorFor(authCtx, err).GRPCStatus().Err()
 	}
 	return resp, nil
 }
@@ -122,42 +147,56 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 			err = panicError(ctx, i.log, info.FullMethod, p)
 		}
 	}()
+	var end context.CancelCauseFunc
+	if info.IsServerStream || info.IsClientStream {
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(nil)
+	}
 	start, authCtx := time.Now(), ctx
 	if err = i.checkAuthority(ctx); err == nil {
 		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes}, info, next)
+		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes, end: end}, info, next)
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
-		return errs.From(err).GRPCStatus().Err()
+		return identity.ErrorFor(authCtx, err).GRPCStatus().Err()
 	}
 	return nil
 }
 
 // serveStream runs the handler, with the memory of its request reserved. gRPC does not say how large a message is before it has it, so a user's
-// call counts for the largest until then. Services need no such reserve.
+// call counts for the largest that gRPC takes until then. Services need no such reserve.
 func (i *interceptor) serveStream(authCtx context.Context, srv any, ss *checkedStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	p, err := identity.FromContext(authCtx)
 	if err != nil { // a health check
 		return next(srv, ss)
 	}
-	if from, ok := peer.FromContext(authCtx); ok {
-		Trust(from.LocalAddr)
-	}
 	user, reserve := budgetUser(p), 0
-	if ss.streams = info.IsServerStream; user != "" {
-		if !strings.HasPrefix(info.FullMethod, poolMethods) && !strings.HasPrefix(info.FullMethod, plannerMethods) {
-			ss.limit = min(ss.limit, maxRequest)
+	if from, ok := peer.FromContext(authCtx); ok {
+		if err := Trust(from.LocalAddr, user); err != nil {
+			return err
 		}
-		reserve = ss.limit
+	}
+	if ss.streams, ss.receives = info.IsServerStream, info.IsClientStream; user != "" {
+		ss.limit, reserve = i.maxRequest(info.FullMethod), i.maxBytes
 	}
 	if ss.held, err = i.requests.Reserve(authCtx, user, CallBytes(ss.streams, int64(reserve))); err != nil {
 		return err
 	}
 	defer ss.held.Release()
-	return next(srv, ss)
+	if ss.end == nil {
+		return next(srv, ss)
+	}
+	i.open.add(ss)
+	defer i.open.remove(ss)
+	if info.IsClientStream {
+		err = endRefused(ss, func() error { return next(srv, ss) })
+	} else {
+		err = next(srv, ss)
+	}
+	return cmp.Or(refusedCause(authCtx), err)
 }
 
 // panicError logs a panic with its stack, and returns an error for the caller, without the stack.
@@ -190,10 +229,13 @@ type checkedStream struct {
 	ctx     context.Context // with the principal
 	method  string
 	begun   time.Time
-	checked atomic.Int64 // time of the last successful check of the credential, in nanoseconds since begun
-	limit   int          // of a message
-	held    *Holding     // what the call counts for
-	streams bool         // the answer is a stream
+	checked atomic.Int64            // time of the last successful check of the credential, in nanoseconds since begun
+	limit   int                     // of a message
+	held    *Holding                // what the call counts for
+	streams bool                    // the answer is a stream
+	end     context.CancelCauseFunc // ends the context of a stream; nil for calls of one message each way
+	// receives is true if the request is a stream: it counts for its largest message all the time, because the next one may be that large.
+	receives bool
 }
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
@@ -210,7 +252,7 @@ func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if msg, ok := m.(proto.Message); ok {
+	if msg, ok := m.(proto.Message); ok && !s.receives {
 		s.held.Shrink(CallBytes(s.streams, int64(proto.Size(msg))))
 	}
 	if err := s.recheck(); err != nil {

@@ -2,18 +2,9 @@ package serve_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
@@ -21,6 +12,7 @@ import (
 
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/identity/identitytest"
 	"pawl.dev/services/serve"
 )
 
@@ -45,53 +37,28 @@ func (ticker) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, ss tes
 // Issue 13, shown by 4: a stream outlives a rotation of its issuer's keys, and ends when its token expires or its issuer is revoked.
 func TestStreamsOfTokens(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	provider := &oidctest.Server{}
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		provider.ServeHTTP(w, r)
-	}))
-	t.Cleanup(web.Close)
-	provider.SetIssuer(web.URL)
-	publish := func(id string) *rsa.PrivateKey {
-		key, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		provider.PublicKeys = append(provider.PublicKeys, oidctest.PublicKey{PublicKey: key.Public(), KeyID: id, Algorithm: "RS256"})
-		return key
+	provider := identitytest.NewProvider(t)
+	token := func(sub string, valid time.Duration) string {
+		return provider.Token(map[string]any{"sub": sub, "exp": time.Now().Add(valid).Unix()})
 	}
-	token := func(key *rsa.PrivateKey, id, sub string, valid time.Duration) string {
-		return oidctest.SignIDToken(key, id, "RS256", fmt.Sprintf(`{"iss":%q,"aud":"pawl","sub":%q,"exp":%d}`, web.URL, sub, time.Now().Add(valid).Unix()))
-	}
-	file := filepath.Join(t.TempDir(), "issuers.yaml")
-	write := func(content string) {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(fmt.Sprintf("issuers:\n- {issuer: %q, audience: pawl, clock_skew: 0s}\n", web.URL))
-	first := publish("k1")
+	file := identitytest.File(t, "issuers:\n"+provider.Entry("  clock_skew: 0s\n"))
 	callers, err := identity.Open("", file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr := serveTicker(t, callers)
 
-	long := tick(t, addr, token(first, "k1", "ann", time.Hour))
-	short := tick(t, addr, token(first, "k1", "bob", 3*time.Second))
-	second := publish("k2")
+	long := tick(t, addr, token("ann", time.Hour))
+	short := tick(t, addr, token("bob", 3*time.Second))
+	provider.Publish(provider.Key(), identitytest.RSA("k2"))
 	if err := <-short; status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream of an expired token ended with %v", err)
 	}
-	conn := dialToken(t, addr, token(second, "k2", "eve", time.Hour))
+	conn := dialToken(t, addr, token("eve", time.Hour))
 	for end := time.Now().Add(30 * time.Second); ; {
 		who, err := identityv1.NewIdentityServiceClient(conn).WhoAmI(t.Context(), &identityv1.WhoAmIRequest{})
 		if err == nil {
-			if who.GetSub() != "eve" || who.GetIssuer() != web.URL || who.GetExpireTime() == nil {
+			if who.GetSub() != "eve" || who.GetIssuer() != provider.URL || who.GetExpireTime() == nil {
 				t.Errorf("the caller is %v", who)
 			}
 			break
@@ -101,7 +68,7 @@ func TestStreamsOfTokens(t *testing.T) {
 		}
 		<-time.After(100 * time.Millisecond)
 	}
-	rotated := tick(t, addr, token(second, "k2", "eve", time.Hour))
+	rotated := tick(t, addr, token("eve", time.Hour))
 	select {
 	case err := <-long:
 		t.Fatalf("the rotation ended a stream: %v", err)
@@ -109,7 +76,7 @@ func TestStreamsOfTokens(t *testing.T) {
 		t.Fatalf("the stream of a new key ended: %v", err)
 	case <-time.After(1500 * time.Millisecond): // longer than between two checks
 	}
-	write("issuers:\n- {issuer: 'https://other.invalid', audience: pawl}\n")
+	identitytest.Write(t, file, "issuers:\n- {issuer: 'https://other.invalid', audience: pawl}\n")
 	for name, stream := range map[string]<-chan error{"old key": long, "new key": rotated} {
 		if err := <-stream; status.Code(err) != codes.Unauthenticated {
 			t.Errorf("%s: after the issuer was revoked, the stream ended with %v", name, err)

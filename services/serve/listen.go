@@ -36,6 +36,22 @@ func CheckBind(addr string, authenticated bool, t TLS, log *slog.Logger) error {
 		"A gateway that runs as a process of its own has neither: give the services the file, and the gateway --authenticated", addr)
 }
 
+// CheckKeyTransport returns an error if connections to the addresses would carry a service's key over a network without TLS, unless t.Insecure is set.
+// flag is the name of the flag with the addresses.
+func (t TLS) CheckKeyTransport(key, flag string, addrs ...string) error {
+	if key == "" || t.CA != "" || t.Insecure {
+		return nil
+	}
+	for addr := range strings.SplitSeq(strings.Join(addrs, ","), ",") {
+		addr = strings.TrimPrefix(strings.TrimSpace(addr), dnsScheme)
+		if addr != "" && !strings.HasPrefix(addr, tlsScheme) && !LoopbackHost(addr) {
+			return fmt.Errorf("refusing to send --service-key to %s (%s) without TLS: everyone on the network path could act for all users with it. "+
+				"Give the authority of its certificate with --tls-ca, or accept the risk with --insecure", addr, flag)
+		}
+	}
+	return nil
+}
+
 // Listen opens a TCP listener. Its errors say what to do next.
 func Listen(addr string) (net.Listener, error) {
 	lis, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)

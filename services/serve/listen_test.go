@@ -13,6 +13,31 @@ import (
 	"pawl.dev/services/serve"
 )
 
+// Issue 13: a service's key crosses no network in plain text.
+func TestCheckKeyTransport(t *testing.T) {
+	for name, c := range map[string]struct {
+		tls     serve.TLS
+		key     string
+		addrs   []string
+		refused bool
+	}{
+		"loopback":        {key: "k", addrs: []string{"127.0.0.1:7413", "localhost:7414,[::1]:7414"}},
+		"another machine": {key: "k", addrs: []string{"planner:7413"}, refused: true},
+		"one of a list":   {key: "k", addrs: []string{"127.0.0.1:1, 10.0.0.1:1"}, refused: true},
+		"by DNS":          {key: "k", addrs: []string{"dns:///pools:7414"}, refused: true},
+		"https":           {key: "k", addrs: []string{"https://planner:7413"}},
+		"an authority":    {tls: serve.TLS{CA: "ca.pem"}, key: "k", addrs: []string{"planner:7413"}},
+		"accepted":        {tls: serve.TLS{Insecure: true}, key: "k", addrs: []string{"planner:7413"}},
+		"no key":          {addrs: []string{"planner:7413"}},
+		"no address":      {key: "k"},
+	} {
+		err := c.tls.CheckKeyTransport(c.key, "--planner", c.addrs...)
+		if (err != nil) != c.refused || err != nil && (!strings.Contains(err.Error(), "--planner") || !strings.Contains(err.Error(), "--insecure")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestCheckBind(t *testing.T) {
 	cases := []struct {
 		addr          string

@@ -22,6 +22,9 @@ const (
 	minHeadroom = 10 << 20
 	// targetInterval is the time between collections at which their cost is negligible. If they come less often, the headroom shrinks to save memory.
 	targetInterval = 500 * time.Millisecond
+	// idleAfter is the time without a collection after which a process counts as idle, and idleGarbage what it may keep then.
+	idleAfter   = 5 * time.Second
+	idleGarbage = 32 << 20
 	// minPercent and maxPercent bound GOGC: a large heap may double, a small one grow to four times its size.
 	minPercent, maxPercent = 100, 300
 )
@@ -35,7 +38,8 @@ func init() {
 }
 
 // RelaxGC sets GOGC after each garbage collection, so that a small heap may grow by minHeadroom to maxHeadroom until the next one: the faster
-// the process allocates, the more. If the variable GOGC is set, RelaxGC does nothing.
+// the process allocates, the more. Once the process is idle, it collects the garbage of its last load. If the variable GOGC is set, RelaxGC does
+// nothing.
 func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -48,7 +52,23 @@ func RelaxGC() {
 	g.allocated = g.heap[1].Value.Uint64()
 	debug.SetGCPercent(g.percent)
 	g.awaitCollection()
+	collectIfIdle(0)
 }
+
+// collectIfIdle collects and returns memory to the system if there is much garbage, and there was no collection since there had been that many. It
+// calls itself again later. Without it, an idle process keeps the garbage of its last load until the runtime's next collection, two minutes later.
+func collectIfIdle(collections uint64) {
+	now := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(now)
+	newest := now[0].Value.Uint64()
+	if newest == collections && keepsGarbage(now[1].Value.Uint64(), now[2].Value.Uint64()) {
+		debug.FreeOSMemory()
+	}
+	time.AfterFunc(idleAfter, func() { collectIfIdle(newest) })
+}
+
+// keepsGarbage reports whether the bytes of all objects are many more than those of the objects that lived at the last collection.
+func keepsGarbage(objects, live uint64) bool { return objects > live+idleGarbage }
 
 // pacer sets GOGC after each collection, according to the live bytes after it and the rate of allocation before it.
 type pacer struct {

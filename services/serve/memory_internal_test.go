@@ -107,3 +107,12 @@ func TestContainerMemory(t *testing.T) {
 		})
 	}
 }
+
+// A process that does nothing is made to collect, one that holds what lived at its last collection is not.
+func TestKeepsGarbage(t *testing.T) {
+	for objects, want := range map[uint64]bool{90 << 20: false, 100 << 20: false, 132 << 20: false, 133 << 20: true} {
+		if got := keepsGarbage(objects, 100<<20); got != want {
+			t.Errorf("%d MiB: %v", objects>>20, got)
+		}
+	}
+}

@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Process, build func(context.Context, *slog.Logge
 	drained := make(chan struct{})
 	options := Options{
 		Auth: auth, Log: log, Certificates: certs, Local: !o.Flags.Authenticated(), MaxRecvBytes: o.MaxRecvBytes, MaxConnectionAge: o.MaxConnectionAge,
-		Requests: o.Flags.Limits.Requests(),
+		Limits: o.Flags.Limits, Requests: o.Flags.Limits.Requests(),
 	}
 	if o.ServeUntilDrained {
 		options.Drained = drained

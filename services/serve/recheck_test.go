@@ -32,18 +32,66 @@ func TestStreamOfARemovedKeyEnds(t *testing.T) {
 	t.Run("receiving", func(t *testing.T) { removedKey(t, func(ss grpc.ServerStream) error { return ss.RecvMsg(nil) }) })
 }
 
+// A stream that is idle ends too, within 5 s.
+func TestIdleStreamOfARemovedKeyEnds(t *testing.T) {
+	for name, info := range map[string]*grpc.StreamServerInfo{
+		"watching":  {FullMethod: "/x/Watch", IsServerStream: true},
+		"receiving": {FullMethod: "/x/Calls", IsServerStream: true, IsClientStream: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keys, ctx, id := keyOf(t, "ann")
+				_, stream, err := serve.Interceptors(serve.Options{Auth: keys})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended, over := make(chan error, 1), make(chan struct{})
+				go func() {
+					ended <- stream(nil, endless{ctx: ctx}, info, func(_ any, ss grpc.ServerStream) error {
+						if info.IsClientStream {
+							<-over // waits for a message
+							return nil
+						}
+						<-ss.Context().Done()
+						return ss.Context().Err()
+					})
+				}()
+				time.Sleep(time.Minute) // virtual
+				synctest.Wait()
+				if len(ended) > 0 {
+					t.Fatalf("it ended with the key: %v", <-ended)
+				}
+				if err := keys.Remove(id); err != nil {
+					t.Fatal(err)
+				}
+				begin := time.Now()
+				if err := <-ended; status.Code(err) != codes.Unauthenticated || time.Since(begin) > 5*time.Second {
+					t.Errorf("ended %s after the key was removed: %v; want Unauthenticated within 5 s", time.Since(begin), err)
+				}
+				close(over)
+			})
+		})
+	}
+}
+
+// keyOf returns a key file with one user's key, a call's context with the key, and the key's id.
+func keyOf(t *testing.T, sub string) (keys *identity.KeyFile, ctx context.Context, id string) {
+	t.Helper()
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, key, err := keys.Add(identity.Key{Sub: sub, Roles: []identity.Role{identity.RoleUser}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token))), key.ID
+}
+
 func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, key, err := keys.Add(identity.Key{Sub: "ann", Roles: []identity.Role{identity.RoleUser}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", identity.BearerHeader(token)))
+		keys, ctx, id := keyOf(t, "ann")
 		_, stream, err := serve.Interceptors(serve.Options{Auth: keys})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +101,7 @@ func removedKey(t *testing.T, do func(grpc.ServerStream) error) {
 			if err := do(ss); err != nil {
 				t.Errorf("with the key: %v", err)
 			}
-			if err := keys.Remove(key.ID); err != nil {
+			if err := keys.Remove(id); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(2 * time.Second)

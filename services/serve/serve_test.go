@@ -460,3 +460,36 @@ func TestServeOnAClosedListener(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// Issue 13: users see no addresses of the installation in errors; operators, and everyone if there are no credentials, do.
+func TestErrorsForPlainUsers(t *testing.T) {
+	keys, err := identity.OpenKeyFile(t.TempDir() + "/keys.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := func(context.Context) error {
+		return fmt.Errorf("ask the planner: %w", status.Error(codes.Unavailable, "transport: dial tcp 10.1.2.3:7413: refused"))
+	}
+	s := &service{UnaryFn: lost, OutFn: lost}
+	dial := grpctest.Server(t, s.register, serve.Options{Auth: keys})
+	for name, c := range map[string]struct {
+		conn  *grpc.ClientConn
+		shown bool
+	}{
+		"a user":         {dial(keys.Ephemeral("ann", []identity.Role{identity.RoleUser})), false},
+		"an operator":    {dial(keys.Ephemeral("olga", []identity.Role{identity.RoleOperator})), true},
+		"no credentials": {grpctest.Server(t, s.register, serve.Options{Auth: identity.Local()})(""), true},
+	} {
+		c1 := testgrpc.NewTestServiceClient(c.conn)
+		_, unary := c1.UnaryCall(t.Context(), &testgrpc.SimpleRequest{})
+		out, err := c1.StreamingOutputCall(t.Context(), &testgrpc.StreamingOutputCallRequest{})
+		if err == nil {
+			_, err = out.Recv()
+		}
+		for _, err := range []error{unary, err} {
+			if status.Code(err) != codes.Unavailable || strings.Contains(err.Error(), "10.1.2.3") != c.shown {
+				t.Errorf("%s gets %v", name, err)
+			}
+		}
+	}
+}

@@ -26,11 +26,11 @@ const (
 	// continue: the grace is longer than the longest tool call that the protos allow (24 h).
 	maxConnectionAge      = 30 * time.Minute
 	maxConnectionAgeGrace = 25 * time.Hour
-	// hardLimitFactor times MaxRecvBytes is the size at which gRPC refuses a message. Smaller messages over the limit get Pawl's own error.
-	hardLimitFactor = 2
 	// Flow-control windows have fixed sizes, in bytes. gRPC's dynamic windows cost a window update and a ping for nearly every message.
+	// What has arrived of requests waits in the windows of their streams, so those of a server are the smallest that gRPC has.
 	streamWindow = 1 << 20
 	connWindow   = 8 << 20
+	serverWindow = 64 << 10
 	watchHealth  = "/grpc.health.v1.Health/Watch"
 )
 
@@ -45,6 +45,7 @@ type Server struct {
 	refusing    context.Context // done when the server begins to refuse new calls
 	refuse      context.CancelFunc
 	drained     <-chan struct{} // Options.Drained
+	limits      Limits
 }
 
 type registration struct {
@@ -62,28 +63,33 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Certificates != nil && o.Certificates.flags.Cert == "" {
-		return nil, errors.New("--tls-ca makes gRPC callers show a certificate, which needs TLS here too: give --tls-cert and --tls-key")
+	listener := o.Certificates
+	if listener != nil && listener.flags.Cert == "" {
+		if listener.flags.ClientAuth != noClientAuth {
+			return nil, errors.New("--tls-ca makes gRPC callers show a certificate, which needs TLS here too: give --tls-cert and --tls-key, or --tls-client-auth none")
+		}
+		listener = nil
 	}
-	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained}
+	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained, limits: o.Limits}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.refusing, s.refuse = context.WithCancel(context.Background())
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
 		grpc.StreamInterceptor(s.stream),
-		grpc.MaxRecvMsgSize(hardLimitFactor * o.MaxRecvBytes),
-		grpc.MaxConcurrentStreams(maxConnections), // the gateway sends the calls of all its clients over one connection
+		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
+		grpc.MaxConcurrentStreams(uint32(o.Limits.ConnectionStreams)), // the gateway sends the calls of all its clients over one connection
+		grpc.MaxHeaderListSize(uint32(o.Limits.HeaderBytes)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: maxConnectionAgeGrace,
 			Time: time.Minute, Timeout: 20 * time.Second,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: o.Limits.PingInterval, PermitWithoutStream: true}),
 		// Reused goroutines have grown stacks, so that a short call need not grow one.
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.StaticStreamWindowSize(serverWindow), grpc.StaticConnWindowSize(connWindow),
 	}
-	if o.Certificates != nil {
-		s.options = append(s.options, grpc.Creds(o.Certificates.serverCredentials()))
+	if listener != nil {
+		s.options = append(s.options, grpc.Creds(listener.serverCredentials()))
 	}
 	if h, _ := telemetry.Handlers(); h != nil {
 		s.options = append(s.options, grpc.StatsHandler(h))
@@ -125,7 +131,7 @@ func (s *Server) authenticatedFirst(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := s.build()
 	if !s.interceptor.local {
-		lis = Admit(lis)
+		lis = Admit(lis, "grpc", s.limits)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(lis) }()
@@ -166,10 +172,10 @@ func (s *Server) build() *grpc.Server {
 	return srv
 }
 
-// healthy returns the first error of the services that have a method Healthy.
-func (s *Server) healthy() error {
+// healthy returns the first error of the services that have a method Healthy: of the one with this name, or of all if name is "".
+func (s *Server) healthy(name string) error {
 	for _, r := range s.services {
-		if service, ok := r.impl.(interface{ Healthy() error }); ok {
+		if service, ok := r.impl.(interface{ Healthy() error }); ok && (name == "" || name == r.desc.ServiceName) {
 			if err := service.Healthy(); err != nil {
 				return err
 			}
@@ -178,10 +184,11 @@ func (s *Server) healthy() error {
 	return nil
 }
 
-// Health is a health server whose Check also asks whether the services can work. Healthy returns why they cannot, or nil.
+// Health is a health server whose Check also asks whether the services can work. Healthy returns why the service of this name cannot, or nil; for ""
+// it checks all services.
 type Health struct {
 	*health.Server
-	Healthy func() error
+	Healthy func(service string) error
 }
 
 // Check implements the health service.
@@ -190,7 +197,7 @@ func (h Health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*h
 	if err != nil {
 		return nil, err
 	}
-	if res.GetStatus() == healthpb.HealthCheckResponse_SERVING && h.Healthy() != nil {
+	if res.GetStatus() == healthpb.HealthCheckResponse_SERVING && h.Healthy(req.GetService()) != nil {
 		res.Status = healthpb.HealthCheckResponse_NOT_SERVING
 	}
 	return res, nil
@@ -219,5 +226,9 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		defer cancel()
 		defer context.AfterFunc(s.refusing, cancel)()
 	}
-	return s.interceptor.streamWith(ctx, srv, ss, info, next)
+	serve := func(ss grpc.ServerStream) error { return s.interceptor.streamWith(ctx, srv, ss, info, next) }
+	if !info.IsServerStream || info.IsClientStream {
+		return serve(ss)
+	}
+	return endStalled(ss, s.limits.WriteTime, serve)
 }

@@ -17,17 +17,23 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"pawl.dev/services/privatefile"
 )
 
 // TLS are the TLS flags of every process. The zero value means no TLS.
 type TLS struct {
 	Cert        string   `name:"tls-cert" placeholder:"FILE" type:"path" help:"Certificate of this process (PEM, followed by intermediate ones): the listeners use TLS. The files of all --tls flags are read again when they change."`
 	Key         string   `name:"tls-key" placeholder:"FILE" type:"path" help:"Private key of --tls-cert (PEM)."`
-	CA          string   `name:"tls-ca" placeholder:"FILE" type:"path" help:"Certificate authorities (PEM) of the other services: connections to them use TLS, and gRPC callers need a certificate from these authorities. HTTP callers do not."`
+	CA          string   `name:"tls-ca" placeholder:"FILE" type:"path" help:"Certificate authorities (PEM) of the other services: connections to them use TLS, and gRPC callers need a certificate from these authorities (see --tls-client-auth). HTTP callers do not."`
+	ClientAuth  string   `name:"tls-client-auth" placeholder:"MODE" enum:"require,none" default:"require" help:"With none, gRPC callers need no certificate, and --tls-ca is only for connections to other services: require or none (${default})."`
 	ClientNames []string `name:"tls-client-name" placeholder:"NAME" help:"A DNS name or URI. With this flag, a gRPC caller's certificate must contain one of the names; without it, every certificate from --tls-ca is accepted. May be repeated."`
 	MinVersion  string   `name:"tls-min-version" placeholder:"VERSION" enum:"1.2,1.3" default:"1.3" help:"Oldest TLS version to speak: 1.2 or 1.3 (${default})."`
 	Insecure    bool     `name:"insecure" help:"Listen on addresses other than loopback without TLS: API keys and all data cross the network readable."`
 }
+
+// noClientAuth is the ClientAuth with which callers need no certificate.
+const noClientAuth = "none"
 
 // Scheme returns the scheme of the process's addresses: https, or http without TLS.
 func (t TLS) Scheme() string {
@@ -56,6 +62,8 @@ func (t TLS) Open(log *slog.Logger) (*Certificates, error) {
 	switch {
 	case (t.Cert == "") != (t.Key == ""):
 		return nil, errors.New("a certificate and its private key must be given together")
+	case len(t.ClientNames) > 0 && t.ClientAuth == noClientAuth:
+		return nil, errors.New("--tls-client-name has no effect with --tls-client-auth none; leave one of them out")
 	case len(t.ClientNames) > 0 && (t.CA == "" || t.Cert == ""):
 		return nil, errors.New("--tls-client-name needs --tls-cert, --tls-key and --tls-ca: without them callers have no certificates")
 	case t.Cert == "" && t.CA == "":
@@ -64,6 +72,7 @@ func (t TLS) Open(log *slog.Logger) (*Certificates, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	privatefile.WarnIfOthers(log, t.Key, 0o004, "other users of this machine may read the private key of the TLS certificate")
 	c := &Certificates{flags: t, log: log, checked: time.Now()}
 	return c, c.load(t.read())
 }
@@ -142,7 +151,7 @@ func (c *Certificates) config(mutual bool, protocols ...string) *tls.Config {
 	return &tls.Config{MinVersion: c.minVersion(), GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, roots := c.current()
 		config := &tls.Config{MinVersion: c.minVersion(), Certificates: []tls.Certificate{*pair}, NextProtos: protocols}
-		if mutual && roots != nil {
+		if mutual && roots != nil && c.flags.ClientAuth != noClientAuth {
 			config.ClientAuth, config.ClientCAs, config.VerifyConnection = tls.RequireAndVerifyClientCert, roots, c.checkName
 			config.SessionTicketsDisabled = true
 		}

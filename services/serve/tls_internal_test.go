@@ -272,6 +272,19 @@ func TestUnusableCertificates(t *testing.T) {
 	if _, err := New(Options{Auth: identity.Local(), Certificates: TLS{CA: good.CA}.mustOpen(t, nil)}); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
 		t.Errorf("a server without a certificate: %v", err)
 	}
+	if _, err := New(Options{Auth: identity.Local(), Certificates: TLS{CA: good.CA, ClientAuth: noClientAuth}.mustOpen(t, nil)}); err != nil {
+		t.Errorf("a server without TLS that only trusts others: %v", err)
+	}
+	if _, err := (TLS{Cert: good.Cert, Key: good.Key, CA: good.CA, ClientAuth: noClientAuth, ClientNames: []string{"x"}}).Open(nil); err == nil {
+		t.Error("names of callers without certificates are taken")
+	}
+	oneWay := good
+	oneWay.ClientAuth = noClientAuth
+	addr, stop := startTLS(t, oneWay.mustOpen(t, nil))
+	defer stop()
+	if err := check(t, TLS{CA: good.CA}.mustOpen(t, nil), addr); err != nil {
+		t.Errorf("TLS in one direction: %v", err)
+	}
 }
 
 // Without --tls-ca an address that begins with https:// is verified with the authorities of the system.

@@ -42,6 +42,7 @@ type measurement struct {
 var measurements = []measurement{
 	{"suite", "The whole suite, beside Restate", (*bench).suite},
 	{"lanes", "Eight lanes beside eight tasks", (*bench).lanes},
+	{"network", "On a network: keys, budgets, TLS, tokens", (*bench).network},
 	{"startup", "Start to serving", (*bench).startup},
 	{"waiting", "Waiting tasks", (*bench).waiting},
 	{"watch", "From a commit to its watcher", (*bench).watching},

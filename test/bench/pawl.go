@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/serve"
 )
 
 // stepsPerTask is the number of tool calls of a usual measured task.
@@ -24,6 +23,7 @@ type layout struct {
 	command []string // the first arguments of that program
 	split   bool     // planner and pool are separate processes
 	tool    string   // the tool that the tasks call
+	protection
 }
 
 // The layouts that are measured.
@@ -47,7 +47,7 @@ type pawl struct {
 
 // startPawl starts Pawl in a layout until the measurement ends. The pool starts the stdio tool.
 func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
-	addrs, data := freeAddrs(ctx, 3), b.folder()
+	addrs, data, n := freeAddrs(ctx, 3), b.folder(), b.protect(ctx, l.protection)
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
 	// Raise the limits, so that only the machine limits the tasks.
@@ -55,19 +55,19 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	switch {
 	case l.split:
 		p.processes = []*process{
-			b.serve(ctx, "planner", planner, nil, b.program("planner-svc")),
-			b.serve(ctx, "pool", pool, nil, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(stdioTool()), "--data", data+"-pool"),
+			b.serve(ctx, "planner", planner, n, b.program("planner-svc"), n.of("planner", false)...),
+			b.serve(ctx, "pool", pool, n, b.program("mcppool-svc"), append(n.of("pool", true), "--mcp-config", b.mcpConfig(stdioTool()), "--data", data+"-pool")...),
 		}
-		args = append(args, "--planner", planner, "--pool", pool)
+		args = append(append(args, n.of("executor", true)...), "--planner", n.address(planner), "--pool", n.address(pool))
 	case strings.HasPrefix(l.tool, "t/"):
 		args = append(args, "--http", "none", "--mcp-config", b.mcpConfig(stdioTool()), "--no-workspace")
 	}
 	p.restart = func(ctx context.Context) {
-		p.executor = b.serve(ctx, l.process, addr, nil, b.program(l.program), args...)
+		p.executor = b.serve(ctx, l.process, addr, n, b.program(l.program), args...)
 	}
 	p.restart(ctx)
 	p.processes = append(p.processes, p.executor)
-	conn := must(serve.Dial(addr, ""))
+	conn := must(n.client().Dial(addr, n.token))
 	b.atEnd(conn.Close)
 	p.tasks = executorv1.NewExecutorServiceClient(conn)
 	return p

@@ -48,7 +48,7 @@ func (b *bench) startPool(ctx context.Context, env []string, mcpServer any) *sta
 	token, _, err := must(identity.OpenKeyFile(file)).Add(identity.Key{Sub: "bench", Roles: []identity.Role{identity.RoleService}, Note: "benchmark"})
 	check(err)
 	addr := freeAddrs(ctx, 1)[0]
-	a := &standalonePool{process: b.serve(ctx, "pool", addr, env, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
+	a := &standalonePool{process: b.serveWith(ctx, "pool", addr, env, nil, b.program("mcppool-svc"), "--mcp-config", b.mcpConfig(mcpServer), "--keys", file, "--max-connections", strconv.Itoa(2*idleConnections))}
 	conn := must(serve.Dial(addr, token))
 	b.atEnd(conn.Close)
 	a.McpPoolServiceClient = mcppoolv1.NewMcpPoolServiceClient(conn)

@@ -54,10 +54,15 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 	return p
 }
 
-// serve starts a program and waits until it serves gRPC.
-func (b *bench) serve(ctx context.Context, name, addr string, env []string, program string, args ...string) *process {
+// serve starts a program on a network and waits until it serves gRPC.
+func (b *bench) serve(ctx context.Context, name, addr string, n network, program string, args ...string) *process {
+	return b.serveWith(ctx, name, addr, n.env(), n.client(), program, args...)
+}
+
+// serveWith is serve with environment variables, and the certificates of the health check.
+func (b *bench) serveWith(ctx context.Context, name, addr string, env []string, certs *serve.Certificates, program string, args ...string) *process {
 	p := b.start(name, env, program, append(args, "--grpc", addr)...)
-	p.await(ctx, func(ctx context.Context) bool { return serving(ctx, addr) })
+	p.await(ctx, func(ctx context.Context) bool { return serving(ctx, addr, certs) })
 	return p
 }
 
@@ -97,12 +102,12 @@ func (p *process) await(ctx context.Context, ok func(context.Context) bool) {
 }
 
 // serving reports whether the health check at a gRPC address answers SERVING.
-func serving(ctx context.Context, addr string) bool {
+func serving(ctx context.Context, addr string, certs *serve.Certificates) bool {
 	// Check the port first, because gRPC would wait 50 ms after a refusal.
 	if !listening(ctx, addr) {
 		return false
 	}
-	conn, err := serve.Dial(addr, "")
+	conn, err := certs.Dial(addr, "")
 	if err != nil {
 		return false
 	}

@@ -31,7 +31,7 @@ func (b *bench) timeToServe(ctx context.Context, folder string) (ms float64) {
 	addrs := freeAddrs(ctx, 3)
 	b.scope(func() {
 		began := time.Now()
-		b.serve(ctx, "executor", addrs[0], nil, b.program("executor-svc"), "--data", folder, "--planner", addrs[1], "--pool", addrs[2])
+		b.serve(ctx, "executor", addrs[0], network{}, b.program("executor-svc"), "--data", folder, "--planner", addrs[1], "--pool", addrs[2])
 		ms = milliseconds(time.Since(began))
 	})
 	return ms

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -166,6 +167,9 @@ func readEvents(r io.Reader, each func(Event) bool) error {
 		value = strings.TrimPrefix(value, " ")
 		switch {
 		case lines.Text() == "" && e.Data != "":
+			if e.Name == "error" { // the stream was cut off
+				return problem(0, strings.NewReader(e.Data))
+			}
 			if e.Name != "end" {
 				e.Task = &executorv1.ExecutorEvent{}
 				if err := protojson.Unmarshal([]byte(e.Data), e.Task); err != nil {
@@ -227,17 +231,23 @@ func (c REST) send(req *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	var problem struct{ Reason, Detail string }
-	if err := json.NewDecoder(res.Body).Decode(&problem); err != nil {
-		return nil, fmt.Errorf("%s answered %s without problem details: %w", req.URL.Path, res.Status, err)
-	}
-	refused := &Refused{Reason: problem.Reason, HTTP: res.StatusCode, Message: problem.Detail}
-	if after := res.Header.Get("Retry-After"); after != "" {
+	err = problem(res.StatusCode, res.Body)
+	var refusal *Refused
+	if after := res.Header.Get("Retry-After"); after != "" && errors.As(err, &refusal) {
 		seconds, err := strconv.Atoi(after)
 		if err != nil {
 			return nil, fmt.Errorf("%s answered %s with Retry-After %q: %w", req.URL.Path, res.Status, after, err)
 		}
-		refused.RetryAfter = time.Duration(seconds) * time.Second
+		refusal.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	return nil, refused
+	return nil, err
+}
+
+// problem reads problem details.
+func problem(status int, body io.Reader) error {
+	var p struct{ Reason, Detail string }
+	if err := json.NewDecoder(body).Decode(&p); err != nil {
+		return fmt.Errorf("an error with status %d without problem details: %w", status, err)
+	}
+	return &Refused{Reason: p.Reason, HTTP: status, Message: p.Detail}
 }

@@ -50,14 +50,18 @@ type Options struct {
 	RequestWindow time.Duration
 	// Keys is a file of API keys.
 	Keys string
-	// Key is a user's API key, for the gRPC connections of Target.
+	// Issuers is a file of token issuers, for separate processes that also have Keys.
+	Issuers string
+	// Key is a user's API key or token, for the gRPC connections of Target.
 	Key string
 	// ServiceKey is an API key of role service, for separate processes.
 	ServiceKey string
-	// Certs is a folder of `pawl certs dev`: FourProcesses use mutual TLS, and Target has the client's certificate.
+	// Certs is a folder of `pawl certs dev`: FourProcesses use mutual TLS, Binary uses TLS, and Target has the client's certificate.
 	Certs string
 	// MaxConnectionAge is how long connections to the pool last, in separate processes; 0 means the default.
 	MaxConnectionAge time.Duration
+	// Flags are further flags of Binary's program.
+	Flags []string
 }
 
 // tls returns the flags with which a process has its certificate, and requires those of its callers.
@@ -164,9 +168,14 @@ func Binary(t testing.TB, bin Binaries, o Options) *Target {
 	if o.Keys != "" {
 		args = append(args, "--keys", o.Keys)
 	}
-	p := Start(t, bin.Pawl, append(args, o.limits()...)...)
-	conn := Dial(t, grpcAddr, o.Key)
-	return (&Target{HTTP: "http://" + httpAddr, Executor: conn, Pool: conn, Planner: conn, Processes: map[string]*Process{"pawl": p}}).await(t)
+	own := Certificate(o.Certs, "client")
+	if o.Certs != "" {
+		server := Certificate(o.Certs, "gateway")
+		args = append(args, "--tls-cert", server.Cert, "--tls-key", server.Key)
+	}
+	p := Start(t, bin.Pawl, append(append(args, o.limits()...), o.Flags...)...)
+	conn := DialTLS(t, own, grpcAddr, o.Key)
+	return (&Target{HTTP: own.Scheme() + "://" + httpAddr, Web: Web(t, own), Executor: conn, Pool: conn, Planner: conn, Processes: map[string]*Process{"pawl": p}}).await(t)
 }
 
 // FourProcesses starts each service as a process of its own.
@@ -184,6 +193,9 @@ func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
 		executorArgs = append(executorArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
 		poolArgs = append(poolArgs, "--keys", o.Keys, "--service-key", o.ServiceKey)
 		plannerArgs = append(plannerArgs, "--keys", o.Keys)
+	}
+	if o.Issuers != "" {
+		executorArgs, poolArgs, plannerArgs = append(executorArgs, "--oidc", o.Issuers), append(poolArgs, "--oidc", o.Issuers), append(plannerArgs, "--oidc", o.Issuers)
 	}
 	if o.MaxConnectionAge > 0 {
 		poolArgs = append(poolArgs, "--max-connection-age", o.MaxConnectionAge.String())
@@ -331,6 +343,27 @@ type Binaries struct{ Pawl, Executor, Pool, Planner, Gateway string }
 
 // BinariesVariable is the environment variable that names a folder in which `make build` has built all programs.
 const BinariesVariable = "PAWL_TEST_BINARIES"
+
+// Run builds all programs, does what prepare does with the folder that they are built in, and runs the tests. It returns the exit code.
+func Run(m *testing.M, binaries *Binaries, prepare ...func(dir string) error) int {
+	dir, err := os.MkdirTemp("", "pawl-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	*binaries, err = Build(dir)
+	for _, f := range prepare {
+		if err == nil {
+			err = f(dir)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
 
 // Build builds all programs into dir, unless BinariesVariable names a folder that has them.
 func Build(dir string) (Binaries, error) {

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	fuzzRequests = flag.Int("fuzz.requests", 30000, "how many REST requests TestFuzzREST sends")
+	fuzzRequests = flag.Int("fuzz.requests", 50000, "how many REST requests TestFuzzREST sends")
 	fuzzSeed     = flag.Uint64("fuzz.seed", 1, "the seed of TestFuzzREST")
 )
 
@@ -34,7 +34,7 @@ const (
 	// fuzzTimeout cuts off streams that follow a task or watch servers, and calls of slow tools.
 	fuzzTimeout = 250 * time.Millisecond
 	// maxGrowth bounds how much the heap may grow over the second half of the requests.
-	maxGrowth = 32 << 20
+	maxGrowth = 8 << 20
 	// maxGoroutines bounds how many more goroutines there may be after them.
 	maxGoroutines = 100
 	maxReports    = 20

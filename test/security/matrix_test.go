@@ -27,7 +27,7 @@ func TestWhoMayCall(t *testing.T) {
 	before, cells := w.dump(ctx, t), 0
 	for _, r := range rules {
 		rpc, body := methods[r.rpc], w.objects.Replace(r.body)
-		for _, c := range w.refusals(r) {
+		for _, c := range slices.Concat(w.refusals(r), w.forgedCells(), w.byToken(w.others(r))) {
 			cells++
 			c.check(t, "gRPC", r, overGRPC(ctx, w.conn, rpc, body, c.caller))
 			if route(rpc) != nil && len(c.onBehalf) == 0 {
@@ -49,19 +49,27 @@ func TestWhoMayCall(t *testing.T) {
 			if route(rpc) != nil && !r.change && len(c.onBehalf) == 0 {
 				c.check(t, "REST", r, overREST(ctx, w.http, rpc, body, c.caller))
 			}
+			if !r.change {
+				c = w.byToken([]cell{c})[0]
+				c.check(t, "gRPC", r, overGRPC(ctx, w.conn, rpc, body, c.caller))
+			}
 		}
 	}
 	w.checkLog(t)
 }
 
-// checkLog checks that no secret of a key was logged, valid or not.
+// checkLog checks that no secret of a key and no token of an issuer was logged, valid or not.
 func (w *world) checkLog(t *testing.T) {
 	t.Helper()
-	tokens := append(slices.Collect(maps.Values(w.tokens)), w.removed, w.expired)
+	var secrets []string
+	for _, key := range append(slices.Collect(maps.Values(w.tokens)), w.removed, w.expired) {
+		secrets = append(secrets, key[strings.LastIndexByte(key, '_')+1:])
+	}
+	secrets = append(secrets, w.signedParts()...)
 	for _, line := range w.log.lines() {
-		for _, token := range tokens {
-			if strings.Contains(line, token[strings.LastIndexByte(token, '_')+1:]) {
-				t.Errorf("the log has the secret of a key: %s", line)
+		for _, secret := range secrets {
+			if strings.Contains(line, secret) {
+				t.Errorf("the log has a part of a credential: %s", line)
 			}
 		}
 	}
@@ -170,6 +178,10 @@ func (w *world) refusals(r rule) []cell {
 	} {
 		cells = append(cells, w.by(c.sub, c.want, c.onBehalf...))
 	}
+	cells = append(cells, w.by("narrow", codes.PermissionDenied, "ann"), w.by("narrow", codes.PermissionDenied, "bobby"))
+	if r.rpc != whoAmI {
+		cells = append(cells, w.by("limited", codes.PermissionDenied), w.by("limited", codes.PermissionDenied, "ann"))
+	}
 	return append(cells, w.others(r)...)
 }
 
@@ -191,8 +203,15 @@ func (w *world) others(r rule) []cell {
 		}
 	}
 	switch r.who {
+	case own:
+		add(codes.PermissionDenied, "svc")
 	case view:
-		add(codes.OK, "bob", "olga", "svc", "svc for bob")
+		add(codes.OK, "bob", "olga", "svc for bob")
+		if r.rpc == whoAmI {
+			add(codes.OK, "svc")
+		} else {
+			add(codes.PermissionDenied, "svc")
+		}
 		if strings.HasPrefix(r.rpc, keys) { // operators see all keys
 			cells = slices.DeleteFunc(cells, func(c cell) bool { return c.name == "olga" })
 		}
@@ -202,7 +221,8 @@ func (w *world) others(r rule) []cell {
 			}
 		}
 	case named:
-		add(codes.NotFound, "bob", "svc", "svc for bob")
+		add(codes.NotFound, "bob", "svc for bob")
+		add(codes.PermissionDenied, "svc")
 		if !strings.HasPrefix(r.rpc, keys) { // operators revoke all keys
 			add(codes.NotFound, "olga")
 		}
@@ -211,8 +231,8 @@ func (w *world) others(r rule) []cell {
 	case operatorsAndOwner:
 		add(codes.PermissionDenied, "bob", "svc", "svc for bob", "svc for olga")
 	case operatorsOnAnothers:
-		add(codes.PermissionDenied, "ann", "svc for ann")
-		add(codes.NotFound, "bob", "svc", "svc for olga")
+		add(codes.PermissionDenied, "ann", "svc", "svc for ann")
+		add(codes.NotFound, "bob", "svc for olga")
 	case delegates:
 		add(codes.PermissionDenied, "ann", "olga", "svc")
 	case services:

@@ -42,6 +42,7 @@ const (
 	peers    = "pawl.mcppool.v1.McpPoolPeerService/"
 	planner  = "pawl.planner.v1.PlannerService/"
 	keys     = "pawl.identity.v1.IdentityService/"
+	whoAmI   = keys + "WhoAmI"
 )
 
 // marker is in all texts of ann.
@@ -49,7 +50,7 @@ const marker = "anns-secret-7c1"
 
 // rules has at least one rule for each RPC. Those who may make the requests make them in this order in the end.
 var rules = []rule{
-	{rpc: keys + "WhoAmI", who: view, body: `{}`, shows: `"ann"`},
+	{rpc: whoAmI, who: view, body: `{}`, shows: `"ann"`},
 	{rpc: keys + "ListApiKeys", who: view, body: `{}`, shows: marker, self: true},
 	{rpc: keys + "CreateApiKey", who: operators, body: `{"sub": "eve", "roles": ["ROLE_OPERATOR"]}`, self: true, change: true},
 	{rpc: keys + "RevokeApiKey", who: named, body: `{"id": "$spare"}`, self: true, change: true},
@@ -99,6 +100,7 @@ var rules = []rule{
 	{rpc: pool + "UpdateMcpServer", who: operators, body: `{"mcpServer": {"id": "t", "description": "x"}}`, ok: codes.FailedPrecondition},
 	{rpc: pool + "UpdateMcpServer", who: operatorsOnAnothers, body: `{"mcpServer": {"id": "$server", "ownerSub": "ann", "trusted": true}}`, change: true},
 	{rpc: pool + "UpdateMcpServer", who: operatorsOnAnothers, body: `{"mcpServer": {"id": "$server", "ownerSub": "ann", "roots": ["/tmp"]}}`, change: true},
+	{rpc: pool + "UpdateMcpServer", who: operatorsOnAnothers, body: `{"mcpServer": {"id": "$server", "ownerSub": "ann", "http": {"url": "https://mcp.invalid/"}}}`, change: true},
 	{rpc: pool + "UpdateMcpServer", who: operatorsOnAnothers, body: `{"mcpServer": {"id": "$server", "ownerSub": "ann", "stdio": {"command": "$program", "env": {"PAWL_TEST_MCP_SERVER": "1", "X": "1"}}}}`, change: true},
 	{rpc: pool + "ListTools", who: named, body: `{"mcpId": "$server"}`},
 	{rpc: pool + "ApproveTool", who: named, body: `{"mcpId": "$server", "name": "echo", "definitionHash": "$hash"}`, ok: codes.FailedPrecondition, change: true},

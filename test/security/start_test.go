@@ -26,10 +26,11 @@ const testTimeout = 5 * time.Minute
 
 // installation is a suite with API keys in this process.
 type installation struct {
-	grpc, http string // addresses
-	keysPath   string
-	keys       *identity.KeyFile
-	log        *logBook
+	grpc, http  string // addresses
+	keysPath    string
+	issuersPath string // "": there are no issuers
+	keys        *identity.KeyFile
+	log         *logBook
 }
 
 // logBook collects what the suite logs.
@@ -54,7 +55,7 @@ func (l *logBook) lines() []string {
 	return strings.Split(l.text.String(), "\n")
 }
 
-// start starts a suite whose key file holds the keys that prepare adds. Of the options, only the servers count.
+// start starts a suite whose key file holds the keys that prepare adds, and which accepts the issuers of the file that it names. Of the options, only the servers count.
 func start(t *testing.T, o rig.Options, prepare func(*installation)) *installation {
 	t.Helper()
 	in := &installation{keysPath: filepath.Join(t.TempDir(), "keys.yaml"), log: &logBook{}}
@@ -64,7 +65,7 @@ func start(t *testing.T, o rig.Options, prepare func(*installation)) *installati
 	}
 	prepare(in)
 	cfg := suite.Config{
-		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", KeysFile: in.keysPath,
+		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", KeysFile: in.keysPath, IssuersFile: in.issuersPath,
 		MCPConfigs: []string{rig.MCPConfig(t, o)},
 	}
 	cfg.Pool.Peers = []string{rig.FreeAddr(t)} // so that the service of replicas is served too

@@ -2,7 +2,11 @@ package security
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +54,12 @@ func TestTwoUsersAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	users := []*user{{sub: "ann", mark: "mark-of-ann"}, {sub: "bob", mark: "mark-of-bob"}}
-	in := start(t, rig.Options{}, func(in *installation) {
+	stamps := map[string]any{
+		"command": os.Args[0], "env": map[string]string{rig.ServerVariable: "stamps"}, "tools": map[string]any{"stamp": map[string]any{"effect": "read"}}, "cacheTtl": "1h",
+	}
+	shared := maps.Clone(stamps)
+	shared["isolation"] = "shared"
+	in := start(t, rig.Options{Servers: map[string]any{"own": stamps, "shared": shared}}, func(in *installation) {
 		for _, u := range users {
 			u.token = in.key(t, identity.Key{Sub: u.sub, Roles: []identity.Role{identity.RoleUser}, Note: u.mark})
 		}
@@ -64,7 +73,8 @@ func TestTwoUsersAtOnce(t *testing.T) {
 	}
 	running.Wait()
 	for i, u := range users {
-		u.list(ctx)
+		u.list(ctx, t)
+		u.checkStamps(t, users[1-i])
 		other := users[1-i]
 		if len(u.ids) != tasksPerUser || strings.Count(u.seen.String(), u.mark) < 5*tasksPerUser {
 			t.Errorf("%s has %d tasks and sees its mark %d times", u.sub, len(u.ids), strings.Count(u.seen.String(), u.mark))
@@ -103,10 +113,10 @@ func (u *user) run(ctx context.Context, t *testing.T) {
 // task runs a task to its end: one that succeeds, one that fails, or one that waits and is cancelled.
 func (u *user) task(ctx context.Context, i int, client rig.Client) error {
 	steps := []string{
-		"tool: t/echo, input: {text: " + u.mark + "}", "tool: t/fail, input: {message: " + u.mark + "}", "tool: t/wipe, input: {path: " + u.mark + "}",
+		"tool: shared/stamp, input: {n: 1}", "tool: t/echo, input: {text: " + u.mark + "}", "tool: t/fail, input: {message: " + u.mark + "}", "tool: t/wipe, input: {path: " + u.mark + "}",
 	}
 	made, err := client.Create(ctx, &executorv1.CreateTaskRequest{
-		Goal: u.mark, AgentId: "mine", McpIds: []string{"t"}, AutoExecute: proto.Bool(true), Playbook: "steps: [{" + steps[i%len(steps)] + "}]",
+		Goal: u.mark, AgentId: "mine", McpIds: []string{"t", "shared"}, AutoExecute: proto.Bool(true), Playbook: "steps: [{" + steps[i%len(steps)] + "}]",
 		RequestId: fmt.Sprint("request-", i),
 	})
 	if err != nil {
@@ -136,23 +146,55 @@ func (u *user) task(ctx context.Context, i int, client rig.Client) error {
 	return err
 }
 
-// call makes a call under an id that the other user gives to a call too.
+// call makes calls under ids that the other user gives to calls too. Those of stamp have the same input as calls of the other user.
 func (u *user) call(ctx context.Context, i int) {
-	stream, err := u.pool.CallTool(ctx, &mcppoolv1.CallToolRequest{
-		McpId: "t", Name: "echo", InputJson: fmt.Sprintf(`{"text":%q}`, u.mark), CallId: fmt.Sprint("call-", i), SessionId: fmt.Sprint("session-", i),
-	})
-	all, err := drain(stream, err)
-	for _, m := range all {
-		u.saw(m, err)
+	for server, call := range map[string]*mcppoolv1.CallToolRequest{
+		"t": {Name: "echo", InputJson: fmt.Sprintf(`{"text":%q}`, u.mark)}, "own": {Name: "stamp", InputJson: stampInput(i)}, "shared": {Name: "stamp", InputJson: stampInput(i)},
+	} {
+		call.McpId, call.CallId, call.SessionId = server, fmt.Sprint(server, "-call-", i), fmt.Sprint("session-", i)
+		all, err := drain(u.pool.CallTool(ctx, call))
+		for _, m := range all {
+			u.saw(m, err)
+		}
+		u.saw("call", err)
 	}
-	u.saw("call", err)
+}
+
+// stampInput returns one of ten inputs of stamp.
+func stampInput(i int) string { return fmt.Sprintf(`{"n":%d}`, i%10) }
+
+var stamps = regexp.MustCompile(`stamp-[A-Z2-7]{26}`)
+
+// checkStamps checks that cached results and the log of the user's own server were seen, and that no result of a call by the other user was.
+func (u *user) checkStamps(t *testing.T, other *user) {
+	t.Helper()
+	if cached := strings.Count(u.seen.String(), `"cached":true`); cached < tasksPerUser {
+		t.Errorf("%s sees %d cached results: too few to show anything", u.sub, cached)
+	}
+	theirs := map[string]bool{}
+	for _, s := range stamps.FindAllString(other.seen.String(), -1) {
+		theirs[s] = true
+	}
+	for _, s := range stamps.FindAllString(u.seen.String(), -1) {
+		if theirs[s] {
+			t.Errorf("both users see the result %s", s)
+		}
+	}
 }
 
 // list reads all lists and logs of the user.
-func (u *user) list(ctx context.Context) {
+func (u *user) list(ctx context.Context, t *testing.T) {
 	u.saw(u.tasks.ListTasks(ctx, &executorv1.ListTasksRequest{PageSize: 1000}))
 	u.saw(u.agents.ListAgents(ctx, &executorv1.ListAgentsRequest{}))
 	u.saw(u.pool.ListMcpServers(ctx, &mcppoolv1.ListMcpServersRequest{}))
 	u.saw(u.pool.ListTools(ctx, &mcppoolv1.ListToolsRequest{McpId: "t"}))
 	u.saw(u.pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: "t"}))
+	log, err := u.pool.GetMcpServerLog(ctx, &mcppoolv1.GetMcpServerLogRequest{Id: "own"})
+	if err == nil && len(stamps.FindAllString(compact(log), -1)) == 0 {
+		err = errors.New("the log of the user's server has none of its lines")
+	}
+	u.saw(log, err)
+	if err != nil {
+		t.Error(err)
+	}
 }

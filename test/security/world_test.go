@@ -25,6 +25,7 @@ import (
 // world is a suite with objects of the user ann.
 type world struct {
 	*installation
+	tokensOfIssuer
 	conn                    *grpc.ClientConn // sends no credential of its own
 	tokens                  map[string]string
 	objects                 *strings.Replacer // $name → id
@@ -32,21 +33,28 @@ type world struct {
 	removed, expired, wrong string            // tokens that are refused
 }
 
+// rolesOf has the roles of the users.
+var rolesOf = map[string][]identity.Role{
+	"ann": {identity.RoleUser}, "bob": {identity.RoleUser}, "olga": {identity.RoleUser, identity.RoleOperator}, "svc": {identity.RoleService},
+}
+
+// everyRole is what credentials have that are refused: if they were accepted, they could do everything.
+var everyRole = []identity.Role{identity.RoleUser, identity.RoleOperator, identity.RoleService}
+
 func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	w := &world{tokens: map[string]string{}, file: filepath.Join(t.TempDir(), "effects")}
 	var spare string
 	in := start(t, rig.Options{}, func(in *installation) {
-		for sub, roles := range map[string][]identity.Role{
-			"ann": {identity.RoleUser}, "bob": {identity.RoleUser}, "olga": {identity.RoleUser, identity.RoleOperator}, "svc": {identity.RoleService},
-		} {
+		for sub, roles := range rolesOf {
 			w.tokens[sub] = in.key(t, identity.Key{Sub: sub, Roles: roles})
 		}
+		w.tokens["narrow"] = in.key(t, identity.Key{Sub: "narrow", Roles: everyRole, Rights: identity.Rights{OnBehalfOf: []string{"bob", "partner:*"}}})
+		w.tokens["limited"] = in.key(t, identity.Key{Sub: "limited", Roles: everyRole, Rights: identity.Rights{Methods: []string{"pawl.*.v2.*"}}})
 		spare = in.key(t, identity.Key{Sub: "ann", Roles: []identity.Role{identity.RoleUser}, Note: marker})
-		// These could do everything.
-		every := []identity.Role{identity.RoleUser, identity.RoleOperator, identity.RoleService}
-		w.removed = in.key(t, identity.Key{Sub: "ann", Roles: every})
-		w.expired = in.key(t, identity.Key{Sub: "ann", Roles: every, Expires: time.Now().Add(time.Hour)})
+		w.removed = in.key(t, identity.Key{Sub: "ann", Roles: everyRole})
+		w.expired = in.key(t, identity.Key{Sub: "ann", Roles: everyRole, Expires: time.Now().Add(time.Hour)})
+		w.makeTokens(t, in)
 	})
 	w.installation = in
 	w.conn = rig.Dial(t, in.grpc, "")
@@ -143,7 +151,7 @@ func must(t *testing.T, err error) {
 func (w *world) dump(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	var lines strings.Builder
-	for _, sub := range []string{"ann", "bob", "olga", "svc"} {
+	for _, sub := range []string{"ann", "bob", "olga"} {
 		fmt.Fprintln(&lines, sub)
 		w.dumpUser(as(ctx, w.tokens[sub]), t, &lines)
 	}

@@ -243,6 +243,7 @@ func groups() []kong.Group {
 		{Key: "server", Title: "Server and program:"},
 		{Key: "tls", Title: "TLS:"},
 		{Key: "limits", Title: "How tasks run:"},
+		{Key: "clients", Title: "What clients may use:"},
 		{Key: "pool", Title: "MCP servers and tool calls:"},
 		{Key: "sub", Title: "Commands:"},
 		{Key: "global", Title: "Flags of all commands:"},

@@ -331,6 +331,16 @@ func TestDiffBeforeAnApproval(t *testing.T) {
 	w.pawl("code", "x").expect(t, 2, "", diff)
 	w.pawl("code", "x", "--json").expect(t, 2, "", diff)
 	w.pawl("show", "last").expect(t, 0, diff, "")
+
+	// A folder that cannot be written is noticed before the approval; root can write to this one.
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(dir, 0o700) }()
+	_, err := os.CreateTemp(dir, "")
+	if shown := w.pawl("show", "last").out; strings.Contains(shown, "cannot be written") != (err != nil) {
+		t.Errorf("writing fails with %v, shown:\n%s", err, shown)
+	}
 }
 
 // After a lost connection, the open question is shown again.

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +70,9 @@ func TestKeys(t *testing.T) {
 	}
 	w.pawl("keys", "list", "--json").expect(t, 0, `"sub": "bob"`, "")
 	w.pawl("keys", "remove", key.ID).expect(t, 0, "is removed\n", "")
+	w.pawl("keys", "remove", key.ID).expect(t, 1, "", "there is no API key with the id")
 	w.pawl("keys", "remove", key.ID, "--json").expect(t, 1, "", "next: pawl keys list")
+	w.pawl("keys", "add", "svc", "--role", "service", "--methods", "nonsense.*").expect(t, 64, "", "matches no method")
 	w.pawl("keys", "add", "carol", "--expires", "87600h", "--json").expect(t, 0, `"expires": "`, "")
 	w.pawl("keys", "add", "carol", "--expires=-1h").expect(t, 64, "", "choose a time in the future")
 	if got := w.pawl("keys", "add", "eve", "--role", "king"); got.code != 64 {
@@ -127,7 +130,7 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{MinVersion: "1.3"}, Limits: serve.Limits{RequestBytes: 64 << 20}, Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{ClientAuth: "require", MinVersion: "1.3"}, Limits: serve.Limits{}.WithDefaults(), Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)
@@ -255,6 +258,8 @@ func TestUpThatFails(t *testing.T) {
 	w.pawl("up").expect(t, 1, "", "is in use by another pawl: pid 7, gRPC 127.0.0.1:1, http://127.0.0.1:2\n  next: use that server")
 	w.newErr = errors.New("the address 127.0.0.1:7410 is in use; choose another with the flag")
 	w.pawl("up").expect(t, 1, "", "pawl: the address 127.0.0.1:7410 is in use")
+	w.newErr = &fs.PathError{Op: "write", Path: "journal.db", Err: syscall.ENOSPC}
+	w.pawl("up").expect(t, 1, "", "no space left on device\n  next: make room on the disk of "+w.data)
 	w.pawl("up", "--server", "x:1").expect(t, 64, "", "pawl up is the server")
 	w.pawl("up", "--workspace", ".", "--no-workspace").expect(t, 64, "", "can't be used together")
 }

@@ -146,7 +146,7 @@ func TestMCPAddFromAFile(t *testing.T) {
 	}
 	w.serveElsewhere()
 	w.golden("mcp add from", w.pawl("mcp", "add", "--from", "mcp.json"))
-	if s := w.pool.Server("my-files"); s.GetDisplayName() != "My Files" || s.GetStdio().GetEnv()["A"] != "b" || !s.GetActive() {
+	if s := w.pool.Server("my-files"); s.GetDisplayName() != "My Files" || s.GetStdio().GetEnv()["A"] != "***" || !s.GetActive() {
 		t.Errorf("my-files: %v", s)
 	}
 	if s := w.pool.Server("off"); !s.GetDisabled() || s.GetActive() || s.GetPermissions()[0].GetTools()[0] != "rm" {

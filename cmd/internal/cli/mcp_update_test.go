@@ -39,15 +39,19 @@ func twoServers() (files, web *mcppoolv1.McpServer) {
 	return files, web
 }
 
-// hidden returns a server as the pool shows it: with *** for the values of its headers or, if old is not nil, for those that old has too.
+// hidden returns a server as the pool shows it: with *** for the values of its headers and environment or, if old is not nil, for those that old
+// has too.
 func hidden(s, old *mcppoolv1.McpServer) *mcppoolv1.McpServer {
 	s = proto.CloneOf(s)
-	headers := s.GetHttp().GetHeaders()
-	for name, value := range headers {
-		if old == nil || old.GetHttp().GetHeaders()[name] == value {
-			headers[name] = "***"
+	hide := func(values, before map[string]string) {
+		for name, value := range values {
+			if old == nil || before[name] == value {
+				values[name] = "***"
+			}
 		}
 	}
+	hide(s.GetHttp().GetHeaders(), old.GetHttp().GetHeaders())
+	hide(s.GetStdio().GetEnv(), old.GetStdio().GetEnv())
 	return s
 }
 
@@ -89,6 +93,7 @@ func TestMCPUpdate(t *testing.T) {
 		{"files --url http://y/mcp --header K=v", "http", func(s, _ *mcppoolv1.McpServer) {
 			s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: "http://y/mcp", Headers: map[string]string{"K": "v"}}}
 		}},
+		{"files --user mcp", "stdio.user", func(s, _ *mcppoolv1.McpServer) { s.GetStdio().User = "mcp" }},
 		{"files --cwd " + dir + " -- ./bin/fs --x", "stdio.args stdio.command stdio.cwd", func(s, _ *mcppoolv1.McpServer) {
 			s.GetStdio().Command, s.GetStdio().Args, s.GetStdio().Cwd = "./bin/fs", []string{"--x"}, dir
 		}},
@@ -186,7 +191,7 @@ func TestMCPUpdateRefusals(t *testing.T) {
 		"files":                             {64, "no change is given"},
 		"nope --trusted":                    {1, "next: pawl mcp list"},
 		"files --header A=b":                {64, "--header is for servers with --url"},
-		"web --env A=b":                     {64, "--env and --cwd are for servers with a command"},
+		"web --env A=b":                     {64, "--env, --cwd and --user are for servers with a command"},
 		"web --env A":                       {64, `--env: expected "<key>=<value>" but got "A"`},
 		"web --url http://y -- prog":        {64, "a server has a command or --url, not both"},
 		"files --client-id x":               {64, "are for servers with --url"},

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"pawl.dev/cmd/internal/clitest"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 )
 
 const paramsSchema = `{"type":"object","properties":{"path":{"type":["string","null"]},"depth":{"type":["integer","null"]}}}`
@@ -119,6 +121,38 @@ func TestApproveInAnotherProcess(t *testing.T) {
 			w.pawl(append([]string{"approve", "last"}, tc.args...)...).expect(t, 0, "Written.", "✓ "+tool)
 			if diff := cmp.Diff(tc.want, w.executor.Resumed[0].GetApprove(), protocmp.Transform()); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// An edited input with a mistake, which the command or the service finds, is opened again with the error.
+func TestMistakeInAnEditedInput(t *testing.T) {
+	for name, start := range map[string][]string{"approve": {"approve", "last", "--edit"}, "run": {"run", "write"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			chdir(t, "app")
+			w.serveElsewhere()
+			var opened []string
+			edited := []string{`{"path":`, `{"path":"/etc"}`, `{"path":"b.txt"}`}
+			w.tty, w.typed, w.edit = true, strings.NewReader("e\na\na\n"), func(_ context.Context, text string) (string, error) {
+				opened = append(opened, text)
+				return edited[len(opened)-1], nil
+			}
+			create, resume := asks(commonv1.RiskLevel_RISK_LEVEL_LOW)
+			w.executor.OnCreate, w.executor.OnResume = create, func(tape *clitest.Tape, req *executorv1.ResumeTaskRequest) error {
+				if req.GetApprove().GetInputJson() == `{"path":"/etc"}` {
+					return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "outside the folder")
+				}
+				return resume(tape, req)
+			}
+			if name == "approve" {
+				create(w.executor.Add("write"), nil)
+			}
+			w.pawl(start...).expect(t, 0, "Written.", "✓ "+tool)
+			if len(opened) != 3 || !strings.HasPrefix(opened[1], "# ") || !strings.HasSuffix(opened[1], "\n"+edited[0]) ||
+				!strings.HasPrefix(opened[2], "# outside the folder\n") || !strings.HasSuffix(opened[2], "\n"+edited[1]) {
+				t.Errorf("the editor got %q", opened)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/executor-svc/executor"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
+	"pawl.dev/services/privatefile"
 	"pawl.dev/services/serve"
 )
 
@@ -387,12 +390,17 @@ func Plainly(err error) string {
 }
 
 // checkHealth returns nil if the server serves the service ("": any). The error has the code NotFound if the server does not offer the service.
+// A server whose disk is full is not healthy, but answers; one that stops refuses calls.
 func checkHealth(ctx context.Context, c Conn, service string) error {
 	answer, err := healthv1.NewHealthClient(c).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
-	if err == nil && answer.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		err = fmt.Errorf("its health is %s", answer.GetStatus())
+	if err != nil || answer.GetStatus() == healthv1.HealthCheckResponse_SERVING {
+		return err
 	}
-	return err
+	_, err = identityv1.NewIdentityServiceClient(c).WhoAmI(ctx, &identityv1.WhoAmIRequest{})
+	if code := status.Code(err); code == codes.OK || code == codes.Unauthenticated || code == codes.PermissionDenied {
+		return nil
+	}
+	return fmt.Errorf("its health is %s", answer.GetStatus())
 }
 
 // serverFile is the file in a data folder that names its server's process and addresses. It may outlive that process.
@@ -419,27 +427,10 @@ func WriteServerFile(dataDir string, info ServerInfo) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", serverFile, err)
 	}
-	return WriteFile(filepath.Join(dataDir, serverFile), func(f *os.File) error {
-		_, err := f.Write(append(raw, '\n'))
+	return privatefile.Write(filepath.Join(dataDir, serverFile), func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
 		return err
 	})
-}
-
-// WriteFile atomically replaces a file with the output of write. The file is readable by its owner alone.
-func WriteFile(path string, write func(*os.File) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	err = errors.Join(write(tmp), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }
 
 // ReadServerFile reads the server file. It returns nil if the file is missing or cannot be parsed.

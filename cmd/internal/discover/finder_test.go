@@ -19,6 +19,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/executor-svc/executor"
+	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/inproc"
 )
 
@@ -41,6 +42,17 @@ func config(t *testing.T) discover.Config {
 		DataDir: t.TempDir(), Patience: 300 * time.Millisecond,
 		Start: func(context.Context, string) (*discover.Server, error) { return inside(), nil },
 	}
+}
+
+// answering is a service that answers who calls.
+type answering struct {
+	identityv1.UnimplementedIdentityServiceServer
+}
+
+func (a answering) Register(r grpc.ServiceRegistrar) { identityv1.RegisterIdentityServiceServer(r, a) }
+
+func (answering) WhoAmI(context.Context, *identityv1.WhoAmIRequest) (*identityv1.WhoAmIResponse, error) {
+	return &identityv1.WhoAmIResponse{}, nil
 }
 
 // note writes server.json for this process, which lives.
@@ -128,6 +140,18 @@ func TestOpen(t *testing.T) {
 			note(t, cfg.DataDir, server.Addr)
 			return "inside"
 		}, discover.Embedded},
+		{"the note's server has a full disk, and answers", func(t *testing.T, cfg *discover.Config) string {
+			server := clitest.Serve(t, answering{})
+			server.Health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+			note(t, cfg.DataDir, server.Addr)
+			return server.Addr
+		}, discover.Running},
+		{"the named server has a full disk, and answers", func(t *testing.T, cfg *discover.Config) string {
+			server := clitest.Serve(t, answering{})
+			server.Health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+			cfg.Server = server.Addr
+			return server.Addr
+		}, discover.Named},
 		{"a broken note", func(t *testing.T, cfg *discover.Config) string {
 			if err := os.WriteFile(cfg.DataDir+"/"+"server.json", []byte("{"), 0o600); err != nil {
 				t.Fatal(err)

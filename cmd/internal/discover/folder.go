@@ -32,7 +32,7 @@ type Folder struct {
 }
 
 // Shared reports whether the server may have users who must not see each other's folders.
-func (s *Session) Shared() bool { return s.cfg.Key != "" && !s.Embedded() }
+func (s *Session) Shared() bool { return (s.cfg.Key != "" || s.cfg.Login != nil) && !s.Embedded() }
 
 // Workspace finds or registers the workspace server of dir ("": the current folder) and activates it for the caller.
 func (s *Session) Workspace(ctx context.Context, dir string) (Folder, error) {

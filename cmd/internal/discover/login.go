@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,51 +19,78 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"pawl.dev/cmd/internal/ui"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/privatefile"
 )
 
-const (
-	// LoginTimeout bounds a request to an issuer.
-	LoginTimeout = 15 * time.Second
-	// refreshBefore is how long before its end a token is refreshed.
-	refreshBefore = 30 * time.Second
-)
+// refreshBefore is how long before its end a token is refreshed.
+const refreshBefore = 30 * time.Second
 
 // Login is a login at an OpenID Connect issuer for one server.
 type Login struct {
-	Issuer   string    `json:"issuer"`
-	ClientID string    `json:"client_id"`
-	TokenURL string    `json:"token_url"`
-	Token    string    `json:"token"` // sent to the server
-	Refresh  string    `json:"refresh_token,omitempty"`
-	Expires  time.Time `json:"expires,omitzero"`
+	Issuer     string    `json:"issuer"`
+	ClientID   string    `json:"client_id,omitempty"`
+	SecretFile string    `json:"client_secret_file,omitempty"` // with the client's secret; "": it has none, or secretVariable has it
+	CA         string    `json:"ca,omitempty"`                 // certificate authorities of the issuer, besides those of the system
+	Audience   string    `json:"audience,omitempty"`           // of the token; "": the client itself
+	TokenURL   string    `json:"token_url,omitempty"`
+	RevokeURL  string    `json:"revocation_url,omitempty"` // "": the issuer revokes no tokens
+	Token      string    `json:"token"`                    // sent to the server
+	Refresh    string    `json:"refresh_token,omitempty"`
+	Expires    time.Time `json:"expires,omitzero"`
 }
 
-// Take takes the token for servers from an answer of the issuer: the ID token, or else the access token.
-func (l *Login) Take(t *oauth2.Token) {
-	l.Token, l.Expires = t.AccessToken, t.Expiry
-	if id, _ := t.Extra("id_token").(string); id != "" {
-		l.Token, l.Expires = id, expiryOf(id, t.Expiry)
+// Take takes the tokens from an answer of the issuer. Servers are sent the token for the login's audience; without one the ID token, or else the
+// access token.
+func (l *Login) Take(t *oauth2.Token) error {
+	id, _ := t.Extra("id_token").(string)
+	tokens := slices.DeleteFunc([]string{id, t.AccessToken}, func(token string) bool {
+		return token == "" || l.Audience != "" && !claimsOf(token).isFor(l.Audience)
+	})
+	if len(tokens) == 0 {
+		return fmt.Errorf("the issuer gave no token for the audience %q", l.Audience)
+	}
+	l.Token, l.Expires = tokens[0], t.Expiry
+	if at := claimsOf(l.Token).Expires; at != 0 {
+		l.Expires = time.Unix(at, 0)
 	}
 	if t.RefreshToken != "" {
 		l.Refresh = t.RefreshToken
 	}
+	return nil
 }
 
-// expiryOf returns the claim exp of a token, which the server verifies; otherwise if it has none.
-func expiryOf(token string, otherwise time.Time) time.Time {
-	var claims struct {
-		Expires int64 `json:"exp"`
+// TakeToken takes a token that the user has from elsewhere.
+func (l *Login) TakeToken(token string) error {
+	claims := claimsOf(token)
+	if claims.Issuer == "" {
+		return errors.New("this is not a token of an issuer (JWT)")
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return otherwise
+	l.Issuer = claims.Issuer
+	return l.Take(&oauth2.Token{AccessToken: token})
+}
+
+// claims are what the command line reads of a token. It does not verify them: the server does.
+type claims struct {
+	Issuer   string `json:"iss"`
+	Audience any    `json:"aud"`
+	Expires  int64  `json:"exp"`
+}
+
+// claimsOf returns the claims of a token, or none if it is not a JWT.
+func claimsOf(token string) (c claims) {
+	if parts := strings.Split(token, "."); len(parts) == 3 {
+		if raw, err := base64.RawURLEncoding.DecodeString(parts[1]); err == nil {
+			_ = json.Unmarshal(raw, &c) // the fields that fit
+		}
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Expires == 0 {
-		return otherwise
-	}
-	return time.Unix(claims.Expires, 0)
+	return c
+}
+
+func (c claims) isFor(audience string) bool {
+	several, _ := c.Audience.([]any)
+	return c.Audience == audience || slices.Contains(several, any(audience))
 }
 
 // loginFile returns the path of the file with the logins, by the server's address as --server gives it ("": this machine's server). It is "" if
@@ -75,8 +103,8 @@ func loginFile() string {
 	return filepath.Join(dir, "pawl", "logins.json")
 }
 
-// Logins returns the logins by server.
-func Logins() (map[string]Login, error) {
+// readLogins returns the logins by server.
+func readLogins() (map[string]Login, error) {
 	logins := map[string]Login{}
 	path := loginFile()
 	raw, err := os.ReadFile(path)
@@ -92,25 +120,26 @@ func Logins() (map[string]Login, error) {
 	return logins, nil
 }
 
-// SaveLogin stores the login for a server, readable by its owner alone; nil removes it.
-func SaveLogin(server string, login *Login) error {
+// ChangeLogins edits the logins by server, while no other command changes them.
+func ChangeLogins(ctx context.Context, edit func(map[string]Login) error) error {
 	path := loginFile()
 	if path == "" {
 		return errors.New("there is no home folder to keep the login in")
 	}
-	logins, err := Logins()
+	unlock, err := privatefile.LockDir(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	delete(logins, server)
-	if login != nil {
-		logins[server] = *login
+	defer unlock()
+	logins, err := readLogins()
+	if err != nil {
+		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make the folder for the login: %w", err)
+	if err := edit(logins); err != nil {
+		return err
 	}
-	return WriteFile(path, func(f *os.File) error {
-		return json.NewEncoder(f).Encode(logins) //nolint:gosec // only its owner can read the file
+	return privatefile.Write(path, func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(logins) //nolint:gosec // only its owner can read the file
 	})
 }
 
@@ -123,45 +152,64 @@ type LoginCredentials struct {
 
 // CredentialsFor returns the credentials of the login for a server, or nil if none.
 func CredentialsFor(server string) (*LoginCredentials, error) {
-	logins, err := Logins()
+	logins, err := readLogins()
 	if login, ok := logins[server]; ok {
 		return &LoginCredentials{server: server, login: login}, nil
 	}
 	return nil, err
 }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
+// GetRequestMetadata implements credentials.PerRPCCredentials. A token that cannot be refreshed is sent until it expires.
 func (c *LoginCredentials) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mustRefresh() {
-		if err := c.refresh(ctx); err != nil {
-			return nil, status.Errorf(codes.Unauthenticated, "the login at %s could not be refreshed: %v; log in again with pawl login", c.login.Issuer, err)
+	if c.expiresWithin(refreshBefore) {
+		if err := c.refresh(ctx); err != nil && c.expiresWithin(0) {
+			return nil, status.Error(codes.Unauthenticated, c.explain(err))
 		}
 	}
 	return map[string]string{"authorization": identity.BearerHeader(c.login.Token)}, nil
 }
 
-func (c *LoginCredentials) mustRefresh() bool {
-	return c.login.Refresh != "" && !c.login.Expires.IsZero() && time.Until(c.login.Expires) < refreshBefore
+// expiresWithin reports whether a token that can be refreshed expires within a time.
+func (c *LoginCredentials) expiresWithin(d time.Duration) bool {
+	return c.login.Refresh != "" && !c.login.Expires.IsZero() && time.Until(c.login.Expires) < d
 }
 
-// refresh gets a new token from the issuer, or from the file if another command has refreshed it.
+var errReplaced = errors.New("another command has logged out, or in elsewhere")
+
+// refresh gets a new token from the issuer, unless another command has got one. It holds the lock meanwhile, because issuers accept a refresh token only once.
 func (c *LoginCredentials) refresh(ctx context.Context) error {
-	if logins, err := Logins(); err == nil && logins[c.server].Issuer == c.login.Issuer {
-		c.login = logins[c.server]
-	}
-	if !c.mustRefresh() {
-		return nil
-	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Timeout: LoginTimeout})
-	config := oauth2.Config{ClientID: c.login.ClientID, Endpoint: oauth2.Endpoint{TokenURL: c.login.TokenURL, AuthStyle: oauth2.AuthStyleInParams}}
-	t, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: c.login.Refresh}).Token()
-	if err != nil {
+	return ChangeLogins(ctx, func(logins map[string]Login) error {
+		stored, ok := logins[c.server]
+		if !ok || stored.Issuer != c.login.Issuer || stored.ClientID != c.login.ClientID {
+			return errReplaced
+		}
+		if c.login = stored; !c.expiresWithin(refreshBefore) {
+			return nil
+		}
+		// If the command is interrupted now, the new refresh token must not be lost.
+		ctx, config, err := c.login.Client(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: c.login.Refresh}).Token()
+		if err == nil {
+			err = c.login.Take(token)
+		}
+		logins[c.server] = c.login
 		return err
+	})
+}
+
+// explain says why a token could not be refreshed, and what to do.
+func (c *LoginCredentials) explain(err error) string {
+	var refused *oauth2.RetrieveError
+	advice := "try again later, or log in again with `pawl login`"
+	if errors.As(err, &refused) && refused.ErrorCode != "" || errors.Is(err, errReplaced) {
+		advice = "log in again with `pawl login`"
 	}
-	c.login.Take(t)
-	return SaveLogin(c.server, &c.login)
+	return fmt.Sprintf("the login at %s has expired and could not be refreshed: %s; %s", c.login.Issuer, ui.Line(err.Error()), advice)
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials. Servers on loopback may have no TLS.

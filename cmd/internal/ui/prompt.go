@@ -3,7 +3,6 @@ package ui
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -94,40 +93,6 @@ func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 		p.Complain("not done")
 	}
 	return text == "yes", nil
-}
-
-// Change lets the person edit a JSON object. It returns the edited object, or current if nothing changed or the edited text is invalid.
-func (p *Prompter) Change(ctx context.Context, current string) (string, error) {
-	text, err := p.editText(ctx, current)
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return current, err
-	}
-	if err == nil {
-		text, err = Object(text)
-	}
-	old, _ := Object(current)
-	switch {
-	case err != nil:
-		p.Complain("not used: %s", Line(err.Error()))
-		return current, nil
-	case text == old:
-		p.Print("    the input is unchanged\n")
-		return current, nil
-	}
-	p.Print("%s\n", PrettyJSON(text, "    "))
-	return text, nil
-}
-
-// editText returns the text from the editor, or from one line if there is no editor.
-func (p *Prompter) editText(ctx context.Context, text string) (string, error) {
-	if p.Edit != nil {
-		return p.Edit(ctx, strings.TrimSpace(PrettyJSON(text, ""))+"\n")
-	}
-	line, err := p.Read(ctx, "    new input as JSON on one line (empty: unchanged): ")
-	if line == "" {
-		line = text
-	}
-	return line, err
 }
 
 // Read prints the question and returns the next line, trimmed.

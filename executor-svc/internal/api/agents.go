@@ -38,7 +38,7 @@ func (s *Agents) CreateAgent(ctx context.Context, req *executorv1.CreateAgentReq
 	if err != nil {
 		return nil, err
 	}
-	if err := checkConfirm(who, req.GetAgent().GetConfirm()); err != nil {
+	if err := cmp.Or(checkOwner(who, req.GetAgent()), checkConfirm(who, req.GetAgent().GetConfirm())); err != nil {
 		return nil, err
 	}
 	hash, err := requestHash(req)
@@ -144,7 +144,7 @@ func (s *Agents) UpdateAgent(ctx context.Context, req *executorv1.UpdateAgentReq
 	if err != nil {
 		return nil, err
 	}
-	if err := checkEtag(req.GetAgent().GetEtag(), old); err != nil {
+	if err := cmp.Or(checkOwner(who, req.GetAgent()), checkEtag(req.GetAgent().GetEtag(), old)); err != nil {
 		return nil, err
 	}
 	a, err := merge(old, req.GetAgent(), req.GetUpdateMask())
@@ -192,6 +192,15 @@ func checkConfirm(who identity.Principal, c executorv1.Confirm) error {
 	if c == executorv1.Confirm_CONFIRM_NEVER && !who.IsOperator() {
 		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
 			"only an operator may let an agent run without ever asking; use CONFIRM_BY_RISK")
+	}
+	return nil
+}
+
+// checkOwner refuses an agent that names another owner than the caller, because agents belong to their creators.
+func checkOwner(who identity.Principal, a *executorv1.Agent) error {
+	if o := a.GetUserSub(); o != "" && o != who.Sub {
+		return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+			"agents belong to the user who creates them; leave user_sub out")
 	}
 	return nil
 }

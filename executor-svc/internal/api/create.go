@@ -72,9 +72,9 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	return id, apiError(err, nil)
 }
 
-// admission bounds the requests of a user. The local user of an installation without keys is not limited.
+// admission bounds the requests of a user and the bytes of their tasks. The requests of the local user of an installation without keys are not limited.
 func (s *Tasks) admission(user string) journal.Admission {
-	a := journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window}
+	a := journal.Admission{Now: time.Now(), Requests: s.Requests, Window: s.Window, Bytes: s.UserBytes}
 	if user == identity.LocalSub {
 		a.Requests = 0
 	}

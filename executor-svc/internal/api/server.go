@@ -37,6 +37,8 @@ type Deps struct {
 	// Requests is how many tasks one user may create or fork within Window; 0: any number.
 	Requests int
 	Window   time.Duration
+	// UserBytes is how many bytes one user's tasks may take before new ones are refused; 0: any number.
+	UserBytes int64
 	// StoreInfo describes the journal.
 	StoreInfo func(context.Context) (*executorv1.StoreInfo, error)
 	Log       *slog.Logger
@@ -110,6 +112,7 @@ func taskNotFound(id string) error {
 func apiError(err, notFound error) error {
 	var typed *errs.Error
 	var limited *journal.Limited
+	var full *journal.Full
 	switch {
 	case err == nil:
 		return nil
@@ -117,6 +120,10 @@ func apiError(err, notFound error) error {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
 			"a user may send at most %d such requests within %s; try again in %s", limited.Requests, humantime.Text(limited.Window),
 			humantime.AtLeast(limited.RetryAfter)).WithRetryAfter(limited.RetryAfter)
+	case errors.As(err, &full):
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"your tasks take %d bytes, and an operator allows %d per user (--max-user-bytes); delete tasks that have ended with `pawl delete` or "+
+				"DELETE /v1/tasks/{id}", full.Used, full.Limit)
 	case errors.Is(err, journal.ErrNotEnded):
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED,
 			"the task has not ended yet; cancel it first")

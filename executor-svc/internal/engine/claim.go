@@ -32,6 +32,7 @@ func (e *Engine) claimSoon() {
 func (e *Engine) claimLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	healthy := true
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,6 +41,14 @@ func (e *Engine) claimLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Reset(e.claimDue(ctx))
+		err := e.StorageError()
+		switch {
+		case err != nil && healthy:
+			e.deps.Log.Error("the journal cannot be written; tasks wait, and commands are refused", "error", err)
+		case err == nil && !healthy:
+			e.deps.Log.Info("the journal can be written again")
+		}
+		healthy = err == nil
 	}
 }
 

@@ -137,8 +137,13 @@ func (e *Engine) Running() int {
 	return len(e.owners)
 }
 
-// StorageError returns why commits fail now, or nil.
-func (e *Engine) StorageError() error { return e.storage.error() }
+// StorageError returns why changes cannot be stored now, or nil.
+func (e *Engine) StorageError() error {
+	if err := e.storage.error(); err != nil {
+		return err
+	}
+	return e.deps.Journal.Healthy()
+}
 
 func (e *Engine) isStopped() bool {
 	e.mu.Lock()

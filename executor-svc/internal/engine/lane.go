@@ -73,12 +73,12 @@ func (o *owner) cancelActions() {
 	}
 }
 
-// calling reports whether a tool call runs in a lane.
-func (o *owner) calling() bool {
+// calling returns the number of lanes in which a tool call runs.
+func (o *owner) calling() (n int) {
 	for _, l := range o.lanes {
 		if l.calling {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -144,7 +145,7 @@ func (o *owner) advance() (leave, reclaim bool) {
 				o.next = nil
 				go o.runActions(action)
 			}
-			if !o.apply(items) {
+			if !o.apply(o.join(items)) {
 				return true, true
 			}
 		case o.idle():
@@ -227,6 +228,17 @@ func (o *owner) gather() (items []item, err error) {
 	return append(items, o.in.take()...), nil
 }
 
+// join returns items and the inputs that are about to arrive: calls of other lanes may be about to end, and yielding lets their outcomes share the
+// commit.
+func (o *owner) join(items []item) []item {
+	for n := 0; n < len(items) && len(items) < o.calling(); {
+		n = len(items)
+		runtime.Gosched()
+		items = append(items, o.in.take()...)
+	}
+	return items
+}
+
 // resume asks the flow how a loaded task continues.
 type resume struct {
 	flow.Input
@@ -263,7 +275,7 @@ func (o *owner) recordOutcomes() bool {
 		}
 		o.apply([]item{i})
 	}
-	if o.calling() && o.base.Err() == nil {
+	if o.calling() > 0 && o.base.Err() == nil {
 		return false
 	}
 	o.settleRecovery()

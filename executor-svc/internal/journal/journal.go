@@ -13,7 +13,7 @@ import (
 	"pawl.dev/services/humantime"
 )
 
-// The errors of a journal, besides *Limited. After any other error the change is not stored and may be submitted again. If the disk or the
+// The errors of a journal, besides *Limited and *Full. After any other error the change is not stored and may be submitted again. If the disk or the
 // program failed while the change was made durable, read the task to see whether the change is stored, if necessary after a restart.
 var (
 	// ErrNotFound: there is no such task, or the user has no such request or agent.
@@ -49,6 +49,13 @@ func (l *Limited) Error() string {
 	return fmt.Sprintf("%d requests within %s; the next one is accepted in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
 }
 
+// Full is Create's error for a user whose tasks take too many bytes.
+type Full struct{ Used, Limit int64 }
+
+func (f *Full) Error() string {
+	return fmt.Sprintf("the user's tasks take %d bytes of the journal, and %d are allowed", f.Used, f.Limit)
+}
+
 // Journal stores tasks and agents. All methods may be called concurrently. A change that was acknowledged survives a crash,
 // and readers see only durable changes.
 type Journal interface {
@@ -62,9 +69,9 @@ type Journal interface {
 type Tasks interface {
 	// Create stores a new task with its first transition and without an owner. If the user already has a task with that request_id,
 	// Create returns that task's id and stores nothing, or ErrRequestReused if a different request created it. *Limited if the user
-	// had too many requests. Repeated requests do not count; requests whose tasks were deleted do.
+	// had too many requests, *Full if the user's tasks take too many bytes. Repeated requests do not count; requests whose tasks were deleted do.
 	Create(ctx context.Context, n NewTask) (id string, created bool, err error)
-	// Admit returns what Create would return for a new request of this user now: nil or *Limited.
+	// Admit returns what Create would return for a new request of this user now: nil, *Limited or *Full.
 	Admit(ctx context.Context, user string, a Admission) error
 	// FindRequest returns the task that a user's request_id created. ErrNotFound.
 	FindRequest(ctx context.Context, user, requestID string) (*Task, error)
@@ -103,6 +110,8 @@ type Tasks interface {
 	// Sweep deletes at most max tasks that ended before a time, oldest first, and returns how many. Its cost does not depend
 	// on the number of stored tasks. It leaves damaged tasks and reports them in one error (ErrDamaged).
 	Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error)
+	// Healthy returns why changes cannot be stored now, or nil.
+	Healthy() error
 }
 
 // Agents stores agents, per user.
@@ -136,6 +145,9 @@ type Admission struct {
 	// Requests is how many are accepted within Window; 0 means any number.
 	Requests int
 	Window   time.Duration
+	// Bytes is how many bytes the user's tasks may take before new ones are refused; 0 means any number. A task counts with its head, checkpoint,
+	// records and payloads, also those that it shares.
+	Bytes int64
 }
 
 // ClaimRequest is the input of Claim.

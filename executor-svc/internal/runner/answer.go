@@ -51,7 +51,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 		out.NotReached = end.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED
 		if err != nil {
 			out.Err = errorNote(fmt.Errorf("writing the answer: %w", err))
-			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Message) {
+			if cutShort != "" && !strings.HasSuffix(cutShort, errs.From(err).Public().Message) {
 				out.Err.ErrMsg = cutShort + " " + out.Err.GetErrMsg()
 			}
 		}

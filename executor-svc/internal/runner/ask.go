@@ -109,7 +109,7 @@ func reduce[T uint32 | uint64](left *T, spent T) *T {
 }
 
 func errorNote(err error) *storagev1.ErrorNote {
-	e := errs.From(err)
+	e := errs.From(err).Public()
 	return &storagev1.ErrorNote{ErrMsg: validUTF8(e.Message), Reason: e.Reason}
 }
 

@@ -14,12 +14,25 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// context returns the planner's view of the task in a lane, without tools, which are loaded when the action runs.
+// context returns the planner's view of the task in a lane, without tools, which are loaded when the action runs. The view of a branch or subtask leaves
+// out the steps of those that run beside it.
 func (s *Session) context(t *flow.Task, log *history.Log, l *storagev1.Lane) *plannerv1.TaskContext {
-	c := s.emptyContext(t, l)
+	beside := map[string]bool{}
+	if own := l.GetSubtaskId(); own != "" {
+		for _, other := range t.State.GetLanes() {
+			beside[other.GetSubtaskId()] = other.GetSubtaskId() != own && other.GetSubtaskId() != ""
+		}
+	}
+	c := s.contextOf(t, log, l, func(id string) bool { return !beside[id] })
 	c.Branch = l.GetSubtaskId()
+	return c
+}
+
+// contextOf returns a context with the ended steps of some lines, which are named by their subtasks or branches.
+func (s *Session) contextOf(t *flow.Task, log *history.Log, l *storagev1.Lane, includes func(subtaskID string) bool) *plannerv1.TaskContext {
+	c := s.emptyContext(t, l)
 	for _, e := range log.Entries {
-		if result, ended := results[e.Status]; ended {
+		if result, ended := results[e.Status]; ended && includes(e.SubtaskID) {
 			c.History = append(c.History, historyEntry(e, result))
 		}
 	}

@@ -145,7 +145,7 @@ func assemble(lists []*toolList) *toolset {
 			})
 			continue
 		case l.err != nil:
-			e := errs.From(l.err)
+			e := errs.From(l.err).Public()
 			set.loaded.Skipped = append(set.loaded.Skipped, &storagev1.Skipped{McpId: l.id, Reason: e.Reason, Message: validUTF8(e.Message)})
 			continue
 		}

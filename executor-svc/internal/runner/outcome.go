@@ -92,7 +92,7 @@ func refusesRequest(c codes.Code) bool {
 // failure returns a failed call's error and outcome. If the error names no outcome, the outcome is NOT_EXECUTED for a refused request, else
 // UNKNOWN.
 func failure(err error, input string) (*storagev1.ErrorNote, commonv1.Outcome) {
-	e := errs.From(err)
+	e := errs.From(err).Public()
 	n := &storagev1.ErrorNote{ErrMsg: validUTF8(e.Message), DataJson: input, Reason: e.Reason}
 	if e.Reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND {
 		if e.Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {

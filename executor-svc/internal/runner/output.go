@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -32,7 +31,8 @@ func output(res *mcppoolv1.CallResult) string {
 			out.Media = append(out.Media, m)
 		}
 	}
-	var b bytes.Buffer
+	var b strings.Builder
+	b.Grow(len(out.Message) + len(out.Structured) + 64)
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if enc.Encode(out) != nil {

@@ -104,7 +104,7 @@ func (p *planRun) askNextStep(ctx context.Context) {
 			p.out.Err = errorNote(err)
 			return
 		case err != nil:
-			p.out.CutShort = "The planner could not be asked for the next step: " + validUTF8(errs.From(err).Message)
+			p.out.CutShort = "The planner could not be asked for the next step: " + validUTF8(errs.From(err).Public().Message)
 			return
 		}
 		p.s.setBase(res.GetContextName(), p.c)

@@ -85,11 +85,11 @@ func runTask(ctx context.Context, t *testing.T, r *Runner, id, user string, serv
 	head := &storagev1.TaskHead{UserSub: user, McpIds: servers}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p1"}
 	s := r.Session(id, 1, head, nil)
+	ctx = s.AsUser(ctx)
 	if _, err := s.toolset(ctx); err != nil {
 		t.Fatal(err)
 	}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
-	ctx = s.AsUser(ctx)
 	s.callTool(ctx, task, 0, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
 	s.Leave(ctx, true)
 }

@@ -175,7 +175,11 @@ func (s *Session) AsUser(ctx context.Context) context.Context {
 func (s *Session) notifyWaiting(service string, err error) {
 	s.log.Warn("a service cannot be reached; the task waits for it", "service", service, "error", err)
 	if s.Notify != nil {
-		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + validUTF8(errs.From(err).Message)})
+		reason := errs.From(err)
+		if s.head.GetUserSub() != identity.LocalSub {
+			reason = reason.Public()
+		}
+		s.Notify(flow.Blocked{Reason: "waiting for the " + service + ", which cannot be reached: " + validUTF8(reason.Message)})
 	}
 }
 

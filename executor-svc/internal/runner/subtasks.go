@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -104,14 +106,7 @@ func subtaskState(st *history.Subtask) *plannerv1.SubtaskState {
 
 // subtaskContext returns the planner's view of a lane's subtask: the task, and the history of the subtask alone.
 func (s *Session) subtaskContext(t *flow.Task, log *history.Log, l *storagev1.Lane) *plannerv1.TaskContext {
-	c := s.emptyContext(t, l)
-	for _, e := range log.Entries {
-		if result, ended := results[e.Status]; ended && e.SubtaskID == l.GetSubtaskId() {
-			c.History = append(c.History, historyEntry(e, result))
-		}
-	}
-	dropLargeOutputs(c.GetHistory())
-	return c
+	return s.contextOf(t, log, l, func(id string) bool { return id == l.GetSubtaskId() })
 }
 
 // think returns the Run that lets the planner think about a subtask. Pieces of the thought that arrive close together become one event.
@@ -127,6 +122,7 @@ func (s *Session) think(c *plannerv1.TaskContext, v subtaskView, q flow.Think) R
 				step = plannedStep(p)
 				step.Problem = fmt.Sprintf("the task has no tool %q", step.ToolID)
 			}
+			step.Problem = cmp.Or(step.Problem, tools.repeatedFailure(c.GetHistory(), step))
 			out.Steps = append(out.Steps, step)
 		}
 		if r := res.GetReflection(); r != nil {
@@ -135,6 +131,28 @@ func (s *Session) think(c *plannerv1.TaskContext, v subtaskView, q flow.Think) R
 		out.Change = planChange(res.GetPlanChange())
 		return err
 	})
+}
+
+// maxSameFailures is how often a subtask's call with the same input may fail with the same error.
+const maxSameFailures = 2
+
+// repeatedFailure returns why a step is not called: it failed maxSameFailures times in the same way, and no tool that may change something has succeeded
+// since. It returns "" if the step may be called. The planner refuses such a step too, so that the model chooses another one at once.
+func (t *toolset) repeatedFailure(history []*plannerv1.HistoryEntry, step *flow.PlannedStep) string {
+	count := map[string]int{}
+	for _, e := range slices.Backward(history) {
+		changes := e.GetToolId() != flow.ReadOutput && t.byID[e.GetToolId()].GetEffect() != commonv1.Effect_EFFECT_READ
+		switch {
+		case e.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS && changes:
+			return ""
+		case e.GetResult() != plannerv1.StepResult_STEP_RESULT_ERROR || e.GetOutcome() != commonv1.Outcome_OUTCOME_KNOWN || e.GetToolId() != step.ToolID:
+		case strictjson.Compact(e.GetInputJson()) == strictjson.Compact(step.InputJSON):
+			if count[e.GetError()]++; count[e.GetError()] == maxSameFailures {
+				return "the call was not made: with the same input it failed " + strconv.Itoa(maxSameFailures) + " times with the same error, and nothing was changed since"
+			}
+		}
+	}
+	return ""
 }
 
 // reflect returns the Run that asks whether a subtask is done.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/inproc"
@@ -101,3 +102,38 @@ func TestPlannerIsKilledWhileItThinks(t *testing.T) {
 }
 
 func piece(s string) *plannerv1.ThinkResponse_Text { return &plannerv1.ThinkResponse_Text{Text: s} }
+
+// A call that failed twice in the same way is not made a third time, unless something was changed since (D3, D11).
+func TestRepeatedFailureIsNotCalled(t *testing.T) {
+	tools := &toolset{byID: map[string]*commonv1.Tool{"f/read": {Effect: commonv1.Effect_EFFECT_READ}, "f/write": {Effect: commonv1.Effect_EFFECT_WRITE}}}
+	entry := func(tool, input, err string) *plannerv1.HistoryEntry {
+		e := &plannerv1.HistoryEntry{ToolId: tool, InputJson: input, Error: err, Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
+		if err != "" {
+			e.Result = plannerv1.StepResult_STEP_RESULT_ERROR
+		}
+		return e
+	}
+	fails, spaced := entry("f/write", `{"a":1}`, "locked"), entry("f/write", `{ "a": 1 }`, "locked")
+	unsent := entry("f/write", `{"a":1}`, "locked")
+	unsent.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
+	for name, c := range map[string]struct {
+		history []*plannerv1.HistoryEntry
+		refused bool
+	}{
+		"new":                  {nil, false},
+		"failed once":          {[]*plannerv1.HistoryEntry{fails}, false},
+		"failed twice":         {[]*plannerv1.HistoryEntry{fails, spaced}, true},
+		"read between":         {[]*plannerv1.HistoryEntry{fails, entry("f/read", "{}", ""), fails, entry("f/read", "{}", "")}, true},
+		"changed since":        {[]*plannerv1.HistoryEntry{fails, fails, entry("f/write", `{"a":2}`, "")}, false},
+		"other errors":         {[]*plannerv1.HistoryEntry{fails, entry("f/write", `{"a":1}`, "gone")}, false},
+		"other inputs":         {[]*plannerv1.HistoryEntry{fails, entry("f/write", `{"a":2}`, "locked")}, false},
+		"once not called":      {[]*plannerv1.HistoryEntry{fails, unsent}, false},
+		"another tool":         {[]*plannerv1.HistoryEntry{fails, entry("f/read", `{"a":1}`, "locked")}, false},
+		"a tool that has gone": {[]*plannerv1.HistoryEntry{fails, fails, entry("f/old", "{}", "")}, false},
+	} {
+		why := tools.repeatedFailure(c.history, &flow.PlannedStep{ToolID: "f/write", InputJSON: `{"a": 1}`})
+		if (why != "") != c.refused {
+			t.Errorf("%s: %q, want it refused: %v", name, why, c.refused)
+		}
+	}
+}

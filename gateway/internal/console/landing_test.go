@@ -37,7 +37,7 @@ func newPage(t *testing.T) (*pool, http.Handler) {
 	t.Helper()
 	p, conn := &pool{}, inproc.New(nil, nil)
 	mcppoolv1.RegisterMcpPoolServiceServer(conn, p)
-	h, err := console.New(rest.Conn(conn, "pool", slog.New(slog.DiscardHandler)))
+	h, err := console.New(rest.Conn(conn, "pool", false, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}

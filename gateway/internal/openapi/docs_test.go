@@ -27,7 +27,7 @@ import (
 
 func routes(t *testing.T) []*rest.Route {
 	t.Helper()
-	h, err := rest.New(rest.Conns{}, nil, 0, false, nil)
+	h, err := rest.New(rest.Conns{}, nil, 0, false, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func routes(t *testing.T) []*rest.Route {
 
 // served makes the documents once for all tests that only read them.
 var served = sync.OnceValue(func() map[string]http.Handler {
-	h, err := rest.New(rest.Conns{}, nil, 0, false, nil)
+	h, err := rest.New(rest.Conns{}, nil, 0, false, 0, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -199,7 +199,7 @@ func checkStream(t *testing.T, doc openAPI, rt *rest.Route, op operationDoc) {
 
 // TestExamplesAreValid sends each example to the gateway's handler, which must not refuse the body.
 func TestExamplesAreValid(t *testing.T) {
-	api, err := rest.New(rest.Conns{Executor: unreachable{}, Pool: unreachable{}, Planner: unreachable{}}, stream.New(stream.Config{Heartbeat: time.Second}), 1<<20, false, nil)
+	api, err := rest.New(rest.Conns{Executor: unreachable{}, Pool: unreachable{}, Planner: unreachable{}}, stream.New(stream.Config{Heartbeat: time.Second}), 1<<20, false, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

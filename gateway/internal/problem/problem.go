@@ -100,8 +100,10 @@ func (p Problem) Write(w http.ResponseWriter) {
 	if p.RetryAfterSeconds > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfterSeconds))
 	}
+	data := append(p.JSON(), '\n')
+	h.Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(p.JSON(), '\n')) //nolint:gosec // it is JSON and says so; and the client may be gone
+	_, _ = w.Write(data) //nolint:gosec // it is JSON and says so; and the client may be gone
 }
 
 // JSON returns the problem as one line of JSON.

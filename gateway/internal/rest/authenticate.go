@@ -61,7 +61,7 @@ func (a *authenticator) check(r *http.Request, conn grpc.ClientConnInterface) (u
 		a.remember(credential, user)
 	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		serve.Trust(local)
+		return user, serve.Trust(local, user)
 	}
 	return user, nil
 }

@@ -37,15 +37,22 @@ func NewContext(ctx context.Context, header http.Header) context.Context {
 	return context.WithValue(ctx, contextKey{}, md)
 }
 
-// Conn returns a connection whose calls send only the metadata of NewContext. name is the service's name in errors.
-func Conn(next grpc.ClientConnInterface, name string, log *slog.Logger) grpc.ClientConnInterface {
-	return &conn{next: next, name: name, log: log}
+// Conn returns a connection whose calls send only the metadata of NewContext. name is the service's name in errors. If callers are authenticated,
+// errors do not tell them how to set up the installation.
+func Conn(next grpc.ClientConnInterface, name string, authenticated bool, log *slog.Logger) grpc.ClientConnInterface {
+	advice := "check that it runs and that the gateway has its address (--" + name + ")"
+	if authenticated {
+		advice = "try again in a moment"
+	}
+	return &conn{next: next, name: name, advice: advice, log: log}
 }
 
 type conn struct {
 	next grpc.ClientConnInterface
 	name string
-	log  *slog.Logger
+	// advice says what to do if the service cannot be reached.
+	advice string
+	log    *slog.Logger
 }
 
 func (c *conn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
@@ -79,8 +86,7 @@ func (c *conn) explain(ctx context.Context, method string, err error) error {
 	}
 	c.log.WarnContext(ctx, "a service cannot be reached", "service", c.name, "method", method, "error", err)
 	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR,
-		"the %s service cannot be reached, or the connection to it was lost; check that it runs and that the gateway has its address (--%[1]s)",
-		c.name).WithRetryAfter(retryAfter)
+		"the %s service cannot be reached, or the connection to it was lost; %s", c.name, c.advice).WithRetryAfter(retryAfter)
 }
 
 func outgoing(ctx context.Context) context.Context {

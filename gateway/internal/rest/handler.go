@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -17,6 +18,7 @@ import (
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/stream"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
 )
 
@@ -26,14 +28,16 @@ type Handler struct {
 	routes  []*Route
 	streams *stream.Handler
 	maxBody int64
-	callers *authenticator // nil: there are no credentials
+	// bodyTime is how long a small body may take to arrive.
+	bodyTime time.Duration
+	callers  *authenticator // nil: there are no credentials
 	// requests bounds the memory of requests.
 	requests *serve.Budget
 }
 
 // New returns the handler. maxBody is in bytes. If authenticated, callers have credentials, which are checked before a body is read.
-func New(conns Conns, streams *stream.Handler, maxBody int64, authenticated bool, requests *serve.Budget) (*Handler, error) {
-	h := &Handler{streams: streams, maxBody: maxBody, requests: requests}
+func New(conns Conns, streams *stream.Handler, maxBody int64, authenticated bool, bodyTime time.Duration, requests *serve.Budget) (*Handler, error) {
+	h := &Handler{streams: streams, maxBody: maxBody, bodyTime: bodyTime, requests: requests}
 	if authenticated {
 		h.callers = newAuthenticator()
 	}
@@ -84,14 +88,21 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 		r = r.WithContext(NewContext(r.Context(), r.Header))
 		held, err := h.admit(r, rt, conn)
 		if err != nil {
-			if r.ProtoMajor == 1 && r.Body != http.NoBody {
-				w.Header().Set("Connection", "close") // else the server reads and discards the body
-			}
-			problem.Write(w, err)
+			refuse(w, r, err)
 			return
 		}
 		defer held.Release()
-		in, err := h.read(w, r, rt, variables)
+		limit := h.maxBodyOf(rt)
+		body, err := readBody(w, r, limit, h.bodyTime)
+		if err != nil {
+			held.Release()
+			refuse(w, r, err)
+			if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TOO_LARGE {
+				drain(w, r, limit, h.bodyTime)
+			}
+			return
+		}
+		in, err := read(r, rt, body, variables)
 		if err != nil {
 			problem.Write(w, err)
 			return
@@ -110,6 +121,9 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 	}
 }
 
+// onBehalfHeader names a user in a service's gRPC calls. It is refused rather than ignored, because the request would be made for another user.
+const onBehalfHeader = "X-Pawl-On-Behalf-Of"
+
 // admit checks the caller, and reserves the memory of the request.
 func (h *Handler) admit(r *http.Request, rt *Route, conn grpc.ClientConnInterface) (held *serve.Holding, err error) {
 	user := "" // without credentials, all callers are one
@@ -118,19 +132,21 @@ func (h *Handler) admit(r *http.Request, rt *Route, conn grpc.ClientConnInterfac
 			return nil, err
 		}
 	}
+	if r.Header.Values(onBehalfHeader) != nil {
+		return nil, invalid("the header %s is for gRPC; leave it out, because over REST each caller acts for itself", onBehalfHeader)
+	}
 	size := r.ContentLength
-	if size < 0 || size > h.maxBody { // unknown, or read only to be discarded
-		size = h.maxBody
+	if most := h.maxBodyOf(rt); size < 0 || size > most { // unknown, or read only to be discarded
+		size = most
 	}
 	return h.requests.Reserve(r.Context(), user, serve.CallBytes(rt.Streams(), size))
 }
 
+// maxBodyOf returns the most bytes that a body of a route may have.
+func (h *Handler) maxBodyOf(rt *Route) int64 { return min(h.maxBody, int64(serve.MaxRequest(rt.RPC))) }
+
 // read builds the request message of a route.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request, rt *Route, variables map[string]string) (proto.Message, error) {
-	body, err := readBody(w, r, h.maxBody)
-	if err != nil {
-		return nil, err
-	}
+func read(r *http.Request, rt *Route, body []byte, variables map[string]string) (proto.Message, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, invalid("the query %q cannot be read: %w; in its names and values, percent-encode all characters except letters and digits", r.URL.RawQuery, err)

@@ -63,16 +63,14 @@ func (in *inspector) token() jsontext.Token {
 
 func (in *inspector) skip() { _ = in.dec.SkipValue() } // an error shows in the next read
 
-// more reports whether the object or array has another member.
+// more reports whether the object or array has another member to inspect.
 func (in *inspector) more() bool {
 	kind := in.dec.PeekKind()
-	return kind != 0 && kind != '}' && kind != ']'
+	return len(in.findings) < maxFindings && kind != 0 && kind != '}' && kind != ']'
 }
 
 func (in *inspector) add(path, what string, start int) {
-	if len(in.findings) < maxFindings {
-		in.findings = append(in.findings, finding{path: path, what: what, at: position(in.data, start)})
-	}
+	in.findings = append(in.findings, finding{path: path, what: what, at: position(in.data, start)})
 }
 
 func (in *inspector) message(md protoreflect.MessageDescriptor, path string) {
@@ -137,14 +135,14 @@ func (in *inspector) single(fd protoreflect.FieldDescriptor, path string) {
 // freeForm inspects a value that becomes a Struct or a part of one, whose numbers are doubles.
 func (in *inspector) freeForm(path string) {
 	outer := in.dec.StackDepth()
-	for in.more() || in.dec.StackDepth() > outer {
+	for len(in.findings) < maxFindings && (in.more() || in.dec.StackDepth() > outer) {
 		start := in.start()
 		token := in.token()
 		if token.Kind() == 0 {
 			return
 		}
 		if token.Kind() == '0' && isRounded(token.String()) {
-			in.add(path, "the number "+token.String()+" would be rounded here; send all of "+path+" as JSON text, in the field "+path+"Json instead", start)
+			in.add(path, fmt.Sprintf("the number %.40s would be rounded here; send all of %s as JSON text, in the field %[2]sJson instead", token, path), start)
 		}
 		if in.dec.StackDepth() == outer {
 			return
@@ -166,11 +164,17 @@ func mayRound(data []byte) bool {
 	return false
 }
 
+// maxDigits is more than the digits of the largest double. To parse a longer number would take time that grows with the square of its length.
+const maxDigits = 400
+
 // isRounded reports whether an integer changes when it becomes a double, as numbers in a Struct do. It returns false for fractions, which are
 // approximations anyway.
 func isRounded(number string) bool {
 	if strings.ContainsAny(number, ".eE") {
 		return false
+	}
+	if len(number) > maxDigits {
+		return true
 	}
 	exact, ok := new(big.Int).SetString(number, 10)
 	if !ok || exact.BitLen() <= 53 {

@@ -64,6 +64,9 @@ func nearest(name string, names []string) string {
 	}
 	best, bestDistance := "", len(name)/3+2
 	for _, candidate := range names {
+		if longer := len(candidate) - len(name); max(longer, -longer) >= bestDistance {
+			continue // the distance is at least that
+		}
 		if d := similar.Distance(strings.ToLower(name), strings.ToLower(candidate)); d < bestDistance {
 			best, bestDistance = candidate, d
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -36,10 +37,17 @@ type Config struct {
 // Handler serves streaming RPCs.
 type Handler struct {
 	cfg Config
+	// encoding bounds how many large messages are encoded at once, so that they do not take all cores.
+	encoding chan struct{}
 }
 
+// largeMessage is the size in bytes from which a message counts as large.
+const largeMessage = 64 << 10
+
 // New returns the handler.
-func New(cfg Config) *Handler { return &Handler{cfg: cfg} }
+func New(cfg Config) *Handler {
+	return &Handler{cfg: cfg, encoding: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))}
+}
 
 // Call is a call of a streaming RPC.
 type Call struct {
@@ -80,7 +88,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		for range incoming {
 		}
 	}()
-	s := &session{w: w, framing: ndjson{}, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
+	s := &session{w: w, framing: ndjson{}, encoding: h.encoding, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
 	if wantsSSE(r.Header) {
 		s.framing = sse{}
 	}

@@ -21,9 +21,10 @@ const TaskIDHeader = "Pawl-Task-Id"
 
 // session is one response. Until its header is written, an error becomes a problem; afterwards, a frame of the stream.
 type session struct {
-	w       http.ResponseWriter
-	framing framing
-	log     *slog.Logger
+	w        http.ResponseWriter
+	framing  framing
+	encoding chan struct{} // of the handler
+	log      *slog.Logger
 	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had already ended, and the response is 204.
 	emptyMeansEnded bool
 
@@ -42,7 +43,7 @@ func (s *session) forward(got received) (done bool) {
 		s.fail(got.err)
 		return true
 	}
-	frame, err := s.framing.message(got.message)
+	frame, err := s.encode(got.message)
 	if err != nil {
 		s.log.Error("a message of a stream cannot be sent", "error", err)
 		s.fail(err)
@@ -53,6 +54,15 @@ func (s *session) forward(got received) (done bool) {
 	s.last.update(got.message)
 	s.write(frame)
 	return false
+}
+
+// encode returns the frame of a message.
+func (s *session) encode(m proto.Message) ([]byte, error) {
+	if proto.Size(m) >= largeMessage {
+		s.encoding <- struct{}{}
+		defer func() { <-s.encoding }()
+	}
+	return s.framing.message(m)
 }
 
 // announce sets the headers that depend on the first message.

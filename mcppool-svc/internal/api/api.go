@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -45,6 +46,8 @@ type Parts struct {
 	Log       *slog.Logger
 	ID        string // the pool_id of this process
 	DataDir   string // the pool's data folder; "": all data is in memory
+
+	AllowAddresses []netip.Prefix // private addresses at which plain users may register servers
 }
 
 // New returns a Server.

@@ -119,7 +119,7 @@ func (c *callStream) call(req *mcppoolv1.CallToolRequest) error {
 	if err == nil {
 		return nil
 	}
-	return c.stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: errs.From(err).GRPCStatus().Proto()}})
+	return c.stream.Send(&mcppoolv1.CallToolsResponse{Event: &mcppoolv1.CallToolsResponse_Error{Error: identity.ErrorFor(c.stream.Context(), err).GRPCStatus().Proto()}})
 }
 
 func (c *callStream) send(m *mcppoolv1.CallToolResponse) error {

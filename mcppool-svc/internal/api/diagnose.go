@@ -16,6 +16,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 )
 
 // maxTests bounds the concurrent tests of servers: each makes a connection or a process outside the pool's limits.
@@ -54,7 +55,7 @@ func (s *Server) TestMcpServer(ctx context.Context, req *mcppoolv1.TestMcpServer
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
 			"%d MCP servers are being tested already; try again in a moment", maxTests)
 	}
-	t := &serverTest{Server: s, subject: server, user: p.Sub}
+	t := &serverTest{Server: s, subject: server, user: p.Sub, caller: p}
 	report := t.run(ctx)
 	if t.client != nil {
 		s.Pool.Recovered(server, p.Sub)
@@ -67,6 +68,7 @@ type serverTest struct {
 	*Server
 	subject *registry.Server
 	user    string
+	caller  identity.Principal
 	client  mcp.Client // nil until connected
 	tools   *catalog.Catalog
 }
@@ -134,7 +136,7 @@ func (t *serverTest) configuration(context.Context) *check {
 
 func (t *serverTest) secrets(context.Context) *check {
 	if err := t.Connector.CheckSecrets(t.subject); err != nil {
-		return failure(err)
+		return t.failure(err)
 	}
 	return &check{Message: "all references to secrets can be resolved"}
 }
@@ -142,7 +144,10 @@ func (t *serverTest) secrets(context.Context) *check {
 func (t *serverTest) target(ctx context.Context) *check {
 	found, err := t.Connector.CheckTarget(ctx, t.subject)
 	if err != nil {
-		return failure(err)
+		return t.failure(err)
+	}
+	if !t.caller.SeesDetails() {
+		found = "found" // the address or the path is the operator's
 	}
 	return &check{Message: found}
 }
@@ -152,7 +157,7 @@ func (t *serverTest) connect(ctx context.Context) *check {
 	defer cancel()
 	client, err := t.Connector.Connect(ctx, t.subject, t.user)
 	if err != nil {
-		return failure(err)
+		return t.failure(err)
 	}
 	t.client = client
 	return &check{Message: client.Info().String()}
@@ -164,10 +169,10 @@ func (t *serverTest) list(ctx context.Context) *check {
 	defer cancel()
 	raw, err := t.client.ListTools(ctx)
 	if err != nil {
-		return failure(err)
+		return t.failure(err)
 	}
 	if t.tools, err = catalog.Read(raw, time.Now()); err != nil {
-		return failure(err)
+		return t.failure(err)
 	}
 	if len(t.tools.Tools) == 0 {
 		return warning("the server has no tools", "check whether the server offers tools only with an argument, a key or a login")
@@ -194,7 +199,7 @@ func (s *Server) GetMcpServerLog(ctx context.Context, req *mcppoolv1.GetMcpServe
 		resp.ConnectTime = timestamppb.New(log.Time)
 	}
 	if log.Err != nil {
-		resp.LastError = log.Err.Error()
+		resp.LastError = p.Explain(log.Err)
 	}
 	return resp, nil
 }

@@ -61,7 +61,7 @@ func (t *serverTest) definitions(context.Context) *check {
 func (t *serverTest) approvals(context.Context) *check {
 	review, err := t.Pins.Review(t.subject, t.tools)
 	if err != nil {
-		return failure(err)
+		return t.failure(err)
 	}
 	var quarantined []string
 	for _, tool := range t.tools.Tools {
@@ -88,7 +88,7 @@ func (t *serverTest) models(ctx context.Context) *check {
 	s := t.subject
 	switch model := s.Sampling.Model; {
 	case err != nil:
-		return warning(fmt.Sprintf("the models could not be listed: %v", err), "")
+		return warning("the models could not be listed: "+t.caller.Explain(err), "")
 	case len(names) == 0:
 		return warning("the server may ask language models, but none are configured", "an operator can configure models in the file of the planner's --models")
 	case model == "":
@@ -110,8 +110,8 @@ func firstOf(names []string) string {
 }
 
 // failure returns the result of a failed check, with advice if there is any for the error.
-func failure(err error) *check {
-	return &check{Status: checkFailed, Message: mcp.As(err).Message, Advice: advice(err)}
+func (t *serverTest) failure(err error) *check {
+	return &check{Status: checkFailed, Message: t.caller.Explain(mcp.As(err)), Advice: advice(err)}
 }
 
 // advice returns what to do about an error, by its typed cause.

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/call"
+	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
 )
@@ -170,6 +173,17 @@ func (s *Server) checkDataFolder(server *registry.Server) error {
 	return nil
 }
 
+// checkAddress refuses a new address that the pool may not dial for a plain user, as far as that is known without its name's address.
+func (s *Server) checkAddress(server *registry.Server, before *registry.HTTP) error {
+	if server.HTTP == nil || server.HTTP == before || !server.HTTP.PublicOnly {
+		return nil
+	}
+	if err := outbound.CheckLiteral(server.HTTP.URL, s.AllowAddresses); err != nil {
+		return call.Explain(call.Preparing, err)
+	}
+	return nil
+}
+
 // realPath returns an absolute path with symbolic links resolved, as far as it exists.
 func realPath(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -189,8 +203,8 @@ func invalidServer(err error) error {
 	return err
 }
 
-// hideSecrets masks the secrets of a server in a response. Operators may see the environment of programs.
-func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
+// hideSecrets masks the secrets of a server in a response.
+func hideSecrets(m *mcppoolv1.McpServer) {
 	if h := m.GetHttp(); h != nil {
 		h.Url = registry.MaskURL(h.GetUrl())
 		hide(h.GetHeaders())
@@ -198,8 +212,23 @@ func hideSecrets(m *mcppoolv1.McpServer, operator bool) {
 			o.ClientSecret = registry.Hidden
 		}
 	}
-	if !operator {
-		hide(m.GetStdio().GetEnv())
+	hide(m.GetStdio().GetEnv())
+}
+
+// hideDetails removes from a shared server what is for operators: arguments and paths, which often hold secrets, and folders of the pool's machine.
+func hideDetails(m *mcppoolv1.McpServer) {
+	m.Roots = nil
+	if t := m.GetStdio(); t != nil {
+		t.Command, t.Args, t.Cwd, t.User = filepath.Base(t.GetCommand()), nil, "", ""
+	}
+	if t := m.GetHttp(); t != nil {
+		if u, err := url.Parse(t.GetUrl()); err == nil {
+			t.Url = outbound.Place(u)
+		}
+	}
+	if t := m.GetBuiltin(); t.GetRoot() != "" {
+		m.Description = strings.ReplaceAll(m.GetDescription(), t.GetRoot(), filepath.Base(t.GetRoot()))
+		t.Root = ""
 	}
 }
 

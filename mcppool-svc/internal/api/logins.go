@@ -84,7 +84,7 @@ func loginError(id string, err error) error {
 	case errors.Is(err, oauth.ErrAnswer):
 		return failed(commonv1.ErrorReason_ERROR_REASON_LOGIN_REQUIRED, "%w", err)
 	case errors.Is(err, oauth.ErrStorage):
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)
 	default:
 		return call.Explain(call.Preparing, err)
 	}

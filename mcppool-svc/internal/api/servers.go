@@ -37,7 +37,7 @@ func (s *Server) CreateMcpServer(ctx context.Context, req *mcppoolv1.CreateMcpSe
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkDataFolder(server); err != nil {
+	if err := cmp.Or(s.checkDataFolder(server), s.checkAddress(server, nil)); err != nil {
 		return nil, err
 	}
 	digest, err := digestOf(req)
@@ -171,7 +171,8 @@ func (s *Server) UpdateMcpServer(ctx context.Context, req *mcppoolv1.UpdateMcpSe
 		return nil, err
 	}
 	updated, err := s.Registry.Update(current.Owner, current.ID, msg.GetEtag(), func(server *registry.Server) error {
-		return cmp.Or(edit(p, server, req), s.checkDataFolder(server))
+		before := server.HTTP
+		return cmp.Or(edit(p, server, req), s.checkDataFolder(server), s.checkAddress(server, before))
 	})
 	if err != nil {
 		return nil, err
@@ -242,10 +243,13 @@ func (s *Server) setActive(ctx context.Context, id string, active bool) (*mcppoo
 // show returns a server as the caller may see it.
 func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.McpServer {
 	m := ToMessage(server)
-	hideSecrets(m, p.IsOperator())
+	hideSecrets(m)
 	m.Login = loginStates[s.Logins.State(server, p.Sub)]
 	if !p.IsOperator() {
 		m.Permissions = nil
+		if server.Owner != p.Sub {
+			hideDetails(m)
+		}
 	}
 	m.Etag = server.Etag()
 	m.Active = s.active(p, server)
@@ -257,7 +261,7 @@ func (s *Server) show(p identity.Principal, server *registry.Server) *mcppoolv1.
 	m.State, m.ServerInfo, m.Capabilities = states[status.State], status.Info, status.Capabilities
 	m.StateTime = timeOf(status.Since)
 	if status.Err != nil {
-		m.LastError = status.Err.Error()
+		m.LastError = p.Explain(status.Err)
 	}
 	return m
 }
@@ -284,7 +288,7 @@ func ToMessage(s *registry.Server) *mcppoolv1.McpServer {
 	switch {
 	case s.Stdio != nil:
 		m.Transport = &mcppoolv1.McpServer_Stdio{Stdio: &mcppoolv1.StdioTransport{
-			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir,
+			Command: s.Stdio.Command, Args: s.Stdio.Args, Env: maps.Clone(s.Stdio.Env), Cwd: s.Stdio.Dir, User: s.Stdio.User,
 		}}
 	case s.HTTP != nil:
 		t := &mcppoolv1.HttpTransport{Url: s.HTTP.URL, Headers: maps.Clone(s.HTTP.Headers), Sse: s.HTTP.SSE}
@@ -328,7 +332,7 @@ func setFields(s *registry.Server, m *mcppoolv1.McpServer) {
 	switch t := m.GetTransport().(type) {
 	case *mcppoolv1.McpServer_Stdio:
 		s.Stdio = &registry.Stdio{
-			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(),
+			Command: t.Stdio.GetCommand(), Args: t.Stdio.GetArgs(), Env: maps.Clone(t.Stdio.GetEnv()), Dir: t.Stdio.GetCwd(), User: t.Stdio.GetUser(),
 		}
 	case *mcppoolv1.McpServer_Http:
 		s.HTTP = &registry.HTTP{URL: t.Http.GetUrl(), Headers: maps.Clone(t.Http.GetHeaders()), SSE: t.Http.GetSse()}

@@ -92,7 +92,11 @@ func (c *Caller) follow(ctx context.Context, call *inflight.Call, send Send) err
 	return c.sendEnd(ctx, call, send)
 }
 
-// sendEvents sends the events of a call until the call or ctx ends.
+// eventInterval is the shortest time between two batches of events that a client gets, so that a server that floods the pool does not flood its
+// clients.
+const eventInterval = 25 * time.Millisecond
+
+// sendEvents sends the events of a call until the call or ctx ends. What is pending when the call ends is sent at once.
 func sendEvents(ctx context.Context, call *inflight.Call, f *inflight.Follower, send Send) {
 	for ended := false; !ended; {
 		select {
@@ -106,6 +110,15 @@ func sendEvents(ctx context.Context, call *inflight.Call, f *inflight.Follower, 
 			if send(toResponse(n)) != nil {
 				break // the client is gone, and ctx ends
 			}
+		}
+		if !ended {
+			pause := time.NewTimer(eventInterval)
+			select {
+			case <-pause.C:
+			case <-call.Done():
+			case <-ctx.Done():
+			}
+			pause.Stop()
 		}
 	}
 }

@@ -31,6 +31,7 @@ type Message struct {
 	Result []byte // raw; nil if none
 	Error  []byte // raw; nil if none
 	Err    error  // why the message cannot be used; nil if it can
+	Held   *Held  // of a large message that was read from a stream; the receiver releases it
 }
 
 // ReadMessage validates a message and reads its top-level members. A message that has a member's name in the wrong letter case

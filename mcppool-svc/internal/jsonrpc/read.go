@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,8 +32,11 @@ type lines struct {
 	read    int // bytes read since the owner reset it
 	// maySkip gets the beginning of a line that is too long, and reports whether to skip the rest; nil: always.
 	maySkip func(beginning []byte) bool
+	// admit waits until a large message of at most so many bytes may be read; nil: at once.
+	admit func(most int) *Held
 
-	buf []byte // of a line that is longer than src's buffer
+	buf  []byte // of a line that is longer than src's buffer
+	held *Held  // of the current message
 }
 
 func newLines(src io.Reader, limit, maxRead int) *lines {
@@ -55,7 +59,7 @@ func (l *lines) next() (line, tail []byte, err error) {
 		case whole && len(part) <= room:
 			return part, nil, nil // in src's buffer
 		case tail == nil && len(part) <= room:
-			l.buf = append(l.buf, part...)
+			l.keep(part, room)
 		case tail == nil:
 			l.buf = append(l.buf, part[:room]...)
 			if l.maySkip != nil && !l.maySkip(l.buf) {
@@ -77,6 +81,31 @@ func (l *lines) next() (line, tail []byte, err error) {
 			return nil, nil, ErrEndless
 		}
 	}
+}
+
+// keep appends a part of a long line to buf, which may grow by room. append alone would copy a large message more often.
+func (l *lines) keep(part []byte, room int) {
+	l.admitLarge(len(l.buf) + len(part))
+	if len(part) > cap(l.buf)-len(l.buf) {
+		l.buf = slices.Grow(l.buf, max(len(part), min(len(l.buf), room)))
+	}
+	l.buf = append(l.buf, part...)
+}
+
+// admitLarge waits before a message grows from less than largeMessage to size. The length of the message is not known yet, so it counts for the
+// limit until it is read.
+func (l *lines) admitLarge(size int) {
+	if size > largeMessage && l.held == nil && l.admit != nil {
+		l.held = l.admit(l.limit)
+	}
+}
+
+// takeHeld returns what a message of a size holds; the caller has to release it.
+func (l *lines) takeHeld(size int) *Held {
+	h := l.held
+	l.held = nil
+	h.shrink(size)
+	return h
 }
 
 func (l *lines) skippedTooMuch(start time.Time) bool {
@@ -119,6 +148,9 @@ func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineRe
 	return r
 }
 
+// SetAdmit makes the reader call admit before it reads more than the beginning of a large message. admit gets the greatest possible size.
+func (r *LineReader) SetAdmit(admit func(most int) *Held) { r.lines.admit = admit }
+
 // handleLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the line is a response whose id is in
 // the beginning, its request fails at once; otherwise handle looks for the id at the end of the line.
 func (r *LineReader) handleLong(beginning []byte) bool {
@@ -136,7 +168,9 @@ func (r *LineReader) handleLong(beginning []byte) bool {
 
 // Read reads lines until the stream ends, and returns the reason: io.EOF if the child closed it.
 func (r *LineReader) Read() error {
+	defer func() { r.lines.takeHeld(0).Release() }()
 	for {
+		r.lines.takeHeld(0).Release()
 		r.lines.read, r.tookLong = 0, false
 		line, tail, err := r.lines.next()
 		if err == nil {
@@ -163,6 +197,7 @@ func (r *LineReader) handle(text, tail []byte) error {
 	switch {
 	case m.Err == nil:
 		r.noiseInRow = 0
+		m.Held = r.lines.takeHeld(len(text))
 		r.take(m, text)
 		return nil
 	case m.Answer && !m.Method && known:
@@ -197,6 +232,7 @@ type Event struct {
 	Name string
 	Data []byte
 	Tail []byte // if data was longer than the limit and is cut off: its end; else nil
+	Held *Held  // the receiver releases it
 }
 
 // IsMessage reports whether the event carries a message.
@@ -217,8 +253,20 @@ func NewEventReader(src io.Reader, limit, multiple int) *EventReader {
 	return &EventReader{lines: newLines(src, limit+len("data: ")+2, multiple*limit), limit: limit}
 }
 
+// SetAdmit is LineReader.SetAdmit for events.
+func (r *EventReader) SetAdmit(admit func(most int) *Held) { r.lines.admit = admit }
+
 // Next reads one event, whose data may have many lines. It returns io.EOF at the end of the stream.
 func (r *EventReader) Next() (Event, error) {
+	e, err := r.next()
+	if e.Held = r.lines.takeHeld(len(e.Data)); err != nil {
+		e.Held.Release()
+		e.Held = nil
+	}
+	return e, err
+}
+
+func (r *EventReader) next() (Event, error) {
 	var e Event
 	id := r.LastID
 	r.lines.read = 0
@@ -258,6 +306,7 @@ func (r *EventReader) Next() (Event, error) {
 			if count++; count > 1 {
 				e.Data = append(e.Data, '\n')
 			}
+			r.lines.admitLarge(len(e.Data) + len(value))
 			e.add(value, tail, r.limit)
 		}
 	}
@@ -273,4 +322,22 @@ func (e *Event) add(value, tail []byte, limit int) {
 		e.Tail = append(make([]byte, 0, tailSize), tail...)
 	}
 	e.Data = append(e.Data, value[:min(len(value), room)]...)
+}
+
+// ReadBody reads a body of at most limit+1 bytes, and calls admit, which may be nil, before it reads more than the beginning of a large one. The
+// caller releases what the body holds.
+func ReadBody(body io.Reader, limit int, admit func(most int) *Held) ([]byte, *Held, error) {
+	l := newLines(nil, limit+1, 0)
+	l.admit = admit
+	part := make([]byte, 4096)
+	for {
+		n, err := body.Read(part[:min(len(part), l.limit-len(l.buf))])
+		l.keep(part[:n], l.limit-len(l.buf))
+		switch {
+		case errors.Is(err, io.EOF), err == nil && len(l.buf) == l.limit:
+			return l.buf, l.takeHeld(len(l.buf)), nil
+		case err != nil:
+			return nil, l.takeHeld(0), err
+		}
+	}
 }

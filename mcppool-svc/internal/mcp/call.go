@@ -87,13 +87,34 @@ func (c *client) firstRound(call Call) (round, error) {
 			"the MCP server now uses an older revision of MCP than when it asked, and cannot continue the call; call the tool again")
 	}
 	next := round{number: from.Round, state: from.Server, responses: make(map[string]json.RawMessage)}
-	maps.Copy(next.responses, from.Answers)
+	for name, raw := range from.Answers {
+		answer, err := c.keptAnswer(raw)
+		if err != nil {
+			return next, err
+		}
+		next.responses[name] = answer
+	}
 	for id, answer := range call.Answers {
 		if _, name, ok := strings.Cut(id, ":"); ok {
 			next.responses[name] = answer.Result()
 		}
 	}
 	return next, nil
+}
+
+// keptAnswer returns an answer of a Continuation, which comes back from the client. The client must not answer for the pool: folders are those of the
+// registration, and a model's answer counts only if the server may ask models.
+func (c *client) keptAnswer(raw json.RawMessage) (json.RawMessage, error) {
+	fields, err := strictjson.MemberMap(raw)
+	_, roots := fields["roots"]
+	_, model := fields["role"]
+	switch {
+	case err == nil && roots && len(c.roots) > 0:
+		return c.rootsResult(), nil
+	case err == nil && !roots && model && c.sampling:
+		return raw, nil
+	}
+	return nil, Errorf(Misconfigured, "the request_state holds an answer that the MCP server does not get from the pool now; call the tool again")
 }
 
 // unfinished returns the members of a result that may not be final, else nil. It does not parse final results, because some are long.

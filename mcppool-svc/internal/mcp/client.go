@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/serve"
 )
 
 // notifyLimit bounds the sending of a notification.
@@ -25,6 +27,8 @@ var errClosed = &Error{Kind: Unavailable, Message: "the connection to the MCP se
 type client struct {
 	wire    transport
 	limit   int // bytes of a message
+	large   *serve.Budget
+	user    string // whose part of large the messages use; "" if users share the connection
 	log     *slog.Logger
 	server  *registry.Server
 	era     era
@@ -79,7 +83,7 @@ type client struct {
 
 func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn := &client{
-		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage,
+		log: c.log, server: s, era: e, version: c.cfg.Version, limit: c.cfg.MaxMessage, large: c.cfg.Large,
 		calls: make(map[string]*running), waiting: make(map[int64]*pendingRequest),
 		openQuestions: make(map[questionKey]context.CancelCauseFunc), earlyEnds: make(map[questionKey]error),
 		throttle: rate.NewLimiter(noteRate, noteBurst), holdFor: holdLimit, stopWait: stopWait, hide: func(text string) string { return text },
@@ -88,6 +92,14 @@ func (c *Connector) newClient(s *registry.Server, e era) *client {
 	conn.offers.subscribed, conn.offers.subscribing = make(map[string]*subscribers), semaphore.NewWeighted(1)
 	conn.life, conn.finish = context.WithCancel(context.Background())
 	return conn
+}
+
+// admitter returns the function that waits until a large message may be read, or nil. It no longer waits after ctx ends.
+func (c *client) admitter(ctx context.Context) func(most int) *jsonrpc.Held {
+	if c.large == nil {
+		return nil
+	}
+	return func(most int) *jsonrpc.Held { return jsonrpc.Admit(ctx, c.large, c.user, most) }
 }
 
 func (c *client) Info() Info { return c.info }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/serve"
 )
 
 // DefaultMaxMessage is the default of Config.MaxMessage.
@@ -28,6 +30,7 @@ type OpenBuiltin func(b *registry.Builtin) (*server.MCPServer, io.Closer, error)
 // Config configures a Connector.
 type Config struct {
 	Version    string                 // of this program, for the servers
+	Large      *serve.Budget          // for large messages that servers send; nil: not bounded
 	MaxMessage int                    // bytes of a message that a server sends; DefaultMaxMessage if 0
 	Environ    []string               // the pool's environment: children inherit some of it, and references name its variables
 	Builtins   map[string]OpenBuiltin // by name
@@ -79,11 +82,21 @@ func Secrets(environ []string) func(*registry.Server, string) (string, error) {
 	}
 }
 
-// newRedactor returns a replacer that hides values in messages: a server may echo its secrets.
+// newRedactor returns a replacer that hides values in messages: a server may echo its secrets, a header's also without the scheme.
 func newRedactor(values map[string]string) *strings.Replacer {
 	const minLength = 6 // hiding shorter values would garble any text
-	var pairs []string
+	var secrets []string
 	for _, v := range values {
+		scheme, credentials, _ := strings.Cut(v, " ")
+		secrets = append(secrets, v, credentials)
+		if plain, err := base64.StdEncoding.DecodeString(credentials); err == nil && strings.EqualFold(scheme, "Basic") {
+			_, password, _ := strings.Cut(string(plain), ":")
+			secrets = append(secrets, string(plain), password)
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // the replacer prefers earlier ones
+	var pairs []string
+	for _, v := range secrets {
 		if len(v) >= minLength {
 			pairs = append(pairs, v, "***")
 		}
@@ -204,9 +217,9 @@ func (c *Connector) connectBy(ctx context.Context, s *registry.Server, user stri
 	case s.HTTP != nil:
 		return c.connectHTTP(ctx, s, user, r)
 	case s.Stdio != nil && r == byDiscovery:
-		return c.connectStdio(ctx, s, modern)
+		return c.connectStdio(ctx, s, user, modern)
 	case s.Stdio != nil:
-		return c.connectStdio(ctx, s, legacy)
+		return c.connectStdio(ctx, s, user, legacy)
 	}
 	return nil, Errorf(Misconfigured, "server %s has no transport", s.ID)
 }
@@ -236,7 +249,11 @@ func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (found 
 		if err != nil {
 			return "", err
 		}
-		path, _ := process.Getenv(process.Environ(c.cfg.Environ, env), "PATH")
+		account, err := process.FindAccount(s.Stdio.User)
+		if err != nil {
+			return "", Errorf(Misconfigured, "%w", err)
+		}
+		path, _ := process.Getenv(process.Environ(c.cfg.Environ, env, account), "PATH")
 		if found, err = process.Find(s.Stdio.Command, path, s.Stdio.Dir); err != nil {
 			return "", Errorf(Misconfigured, "%w", err)
 		}

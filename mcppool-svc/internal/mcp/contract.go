@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/services/strictjson"
 )
 
@@ -76,6 +77,8 @@ type Call struct {
 	// Ask gets the answer to a question of the server. It returns when there is an answer or ctx ends; any other error refuses the
 	// question and is sent to the server. If Ask is nil, all questions are refused.
 	Ask func(context.Context, Question) (Answer, error)
+	// Hold receives what a large result holds of the budget, before CallTool returns. It may be nil.
+	Hold func(*jsonrpc.Held)
 	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
 	// Again is called when a request of the call other than the first fails without a JSON-RPC response. failures is how often that request

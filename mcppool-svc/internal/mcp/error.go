@@ -110,7 +110,7 @@ func Find(err error) *Error {
 	case !ok:
 		return nil
 	case refused.Address:
-		return &Error{Kind: AddressRefused, Message: refused.Message}
+		return &Error{Kind: AddressRefused, Message: refused.Message, Err: refused}
 	}
 	return &Error{Kind: Misconfigured, Message: refused.Message}
 }

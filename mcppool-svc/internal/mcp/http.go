@@ -54,6 +54,7 @@ func (c *Connector) connectHTTP(ctx context.Context, s *registry.Server, user st
 		era = modern
 	}
 	conn := c.newClient(s, era)
+	conn.user = user
 	wire := &web{client: conn, url: s.HTTP.URL, older: r == byEvents}
 	origin, err := c.newHTTPClient(s, user, wire)
 	if err != nil {
@@ -208,7 +209,7 @@ func (t *web) send(ctx context.Context, x *pendingRequest) (response, bool) {
 	}
 	switch kind := mediaType(resp); kind {
 	case jsonType:
-		return t.readJSON(x, resp.Body), true
+		return t.readJSON(ctx, x, resp.Body), true
 	case eventsType:
 		return t.readEvents(ctx, x, resp)
 	default:
@@ -249,9 +250,10 @@ func (*web) readRefusal(resp *http.Response) response {
 }
 
 // readJSON reads a response that is the whole body.
-func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
+func (t *web) readJSON(ctx context.Context, x *pendingRequest, body io.Reader) response {
 	limit := t.client.limit
-	text, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	text, held, err := jsonrpc.ReadBody(body, limit, t.client.admitter(ctx))
+	x.asker.hold(held)
 	switch {
 	case err != nil:
 		return response{err: networkError(err, true)}
@@ -274,6 +276,7 @@ func (t *web) readJSON(x *pendingRequest, body io.Reader) response {
 // then readEvents resumes the stream. It returns false if the response was delivered.
 func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Response) (response, bool) {
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
+	events.SetAdmit(t.client.admitter(ctx))
 	for {
 		answered, err := t.receive(events, x)
 		switch {
@@ -295,6 +298,7 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 		defer func() { _ = resumed.Body.Close() }()
 		last, retry := events.LastID, events.Retry
 		events = jsonrpc.NewEventReader(resumed.Body, t.client.limit, 2)
+		events.SetAdmit(t.client.admitter(ctx))
 		events.LastID, events.Retry = last, retry
 	}
 }
@@ -303,11 +307,14 @@ func (t *web) readEvents(ctx context.Context, x *pendingRequest, resp *http.Resp
 func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered bool, err error) {
 	e, err := events.Next()
 	if err != nil || !e.IsMessage() {
+		e.Held.Release()
 		return false, err
 	}
 	m := jsonrpc.ReadMessage(e.Data)
+	m.Held = e.Held
 	if e.Tail != nil {
 		if m = m.CutOff(e.Tail); !m.Method && m.ID == nil {
+			e.Held.Release()
 			return false, jsonrpc.ErrEndless
 		}
 	}
@@ -352,6 +359,7 @@ func (t *web) readNotifications(ctx context.Context, opened chan<- struct{}) err
 		return &statusError{resp.StatusCode}
 	}
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, 2)
+	events.SetAdmit(t.client.admitter(ctx))
 	for err == nil {
 		_, err = t.receive(events, nil)
 	}
@@ -434,6 +442,7 @@ func (t *web) open(ctx context.Context) error {
 func (t *web) readStream(resp *http.Response, endpoint chan<- string) {
 	defer func() { _ = resp.Body.Close() }()
 	events := jsonrpc.NewEventReader(resp.Body, t.client.limit, jsonrpc.SkipFactor)
+	events.SetAdmit(t.client.admitter(t.client.life))
 	err := t.readEndpoint(events, resp.Request.URL, endpoint)
 	for err == nil {
 		_, err = t.receive(events, nil)

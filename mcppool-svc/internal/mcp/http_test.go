@@ -167,7 +167,7 @@ func TestHTTPErrors(t *testing.T) {
 			_, _ = io.WriteString(w, `{"jsonrpc": oops`)
 		})), Protocol, "not MCP"},
 		{"endless stream", serveWeb(t, http.HandlerFunc(endlessEvent)), TooLarge, "--max-message-bytes"},
-		{"redirect that loses the request", serveWeb(t, http.RedirectHandler("/elsewhere", http.StatusFound)), Misconfigured, "register that address"},
+		{"redirect that loses the request", serveWeb(t, http.RedirectHandler("/elsewhere", http.StatusFound)), Misconfigured, "register the address"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -316,6 +316,8 @@ func endlessError(limit int) *Error {
 // receive handles one message of the server, and reports whether it answered a request. It runs in the goroutine that reads the stream. streamOf
 // is the request on whose own stream the message came, or nil. The memory of m and text is reused after receive returns.
 func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingRequest) (answered bool) {
+	held := m.Held
+	defer func() { held.Release() }() // unless the call takes it over
 	if m.Method {
 		if m.Err == nil {
 			c.dispatch(text, m.ID == nil, streamOf)
@@ -334,6 +336,8 @@ func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingReques
 	case m.Err != nil:
 		x.deliver(response{err: unusableError(m.Err, c.limit)})
 	default:
+		x.asker.hold(held)
+		held = nil
 		x.deliver(responseOf(m))
 	}
 	if streamOf == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/strictjson"
 )
@@ -59,6 +60,17 @@ func (c *client) removeCall(r *running, err error) {
 		c.unsettled = c.unsettled || e.Kind == Interrupted && e.MayHaveRun
 	}
 	c.assignHeld()
+}
+
+// hold passes on what a large response holds of the budget. It releases that if the response is not a result of a call: r may be nil.
+func (r *running) hold(h *jsonrpc.Held) {
+	switch {
+	case h == nil:
+	case r == nil || r.call.Hold == nil:
+		h.Release()
+	default:
+		r.call.Hold(h)
+	}
 }
 
 // notify sends a notification to the caller, unless Call.Notify is nil.

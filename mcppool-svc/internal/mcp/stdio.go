@@ -30,22 +30,28 @@ type stdio struct {
 }
 
 // connectStdio starts a child and connects to it.
-func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, e era) (*client, error) {
+func (c *Connector) connectStdio(ctx context.Context, s *registry.Server, user string, e era) (*client, error) {
 	env, err := c.expand(s, s.Stdio.Env)
 	if err != nil {
 		return nil, err
 	}
+	account, err := process.FindAccount(s.Stdio.User)
+	if err != nil {
+		return nil, Errorf(Misconfigured, "MCP server %s: %w", s.ID, err)
+	}
 	child, err := c.launcher.Start(process.Spec{
-		Command: s.Stdio.Command, Args: s.Stdio.Args, Dir: s.Stdio.Dir,
-		Env: process.Environ(c.cfg.Environ, env), Limits: c.cfg.ChildLimits,
+		Command: s.Stdio.Command, Args: s.Stdio.Args, Dir: s.Stdio.Dir, Account: account,
+		Env: process.Environ(c.cfg.Environ, env, account), Limits: c.cfg.ChildLimits,
 	})
 	if err != nil {
 		return nil, Errorf(Unavailable, "MCP server %s cannot be started: %w", s.ID, err)
 	}
 	conn := c.newClient(s, e)
+	conn.user = user
 	conn.hide = newRedactor(env).Replace
 	wire := &stdio{child: child, client: conn}
 	wire.in = jsonrpc.NewLineReader(child.Stdout, conn.limit, func(m jsonrpc.Message, text []byte) { conn.receive(m, text, nil) })
+	wire.in.SetAdmit(conn.admitter(conn.life))
 	wire.out = jsonrpc.NewLineWriter(child.Stdin, stallLimit, wire.writeFailed)
 	conn.wire, conn.oneStream = wire, true
 	conn.background(wire.read)

@@ -12,6 +12,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
@@ -26,9 +27,9 @@ var (
 
 // Config configures Logins.
 type Config struct {
-	RedirectURI    string // the address to which browsers return if the caller names none; may be empty
-	ClientMetadata string // the https address of the pool's Client ID Metadata Document; may be empty
-	Key            []byte // encrypts the stored logins
+	RedirectURI    string    // the address to which browsers return if the caller names none; may be empty
+	ClientMetadata string    // the https address of the pool's Client ID Metadata Document; may be empty
+	Box            *seal.Box // encrypts the stored logins
 }
 
 // Deps are the dependencies of Logins.
@@ -73,7 +74,7 @@ const maxNeeds = 10_000
 
 // New reads the stored logins. The caller closes the result.
 func New(cfg Config, deps Deps) (*Logins, error) {
-	v, lost, err := openVault(deps.Store, cfg.Key)
+	v, lost, err := openVault(deps.Store, cfg.Box)
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,8 @@ func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load
 
 func (r *rig) openLogins(cfg Config) *Logins {
 	r.t.Helper()
-	if cfg.Key == nil {
-		cfg.Key = bytes.Repeat([]byte{1}, keySize)
+	if cfg.Box == nil {
+		cfg.Box = box(r.t, 1)
 	}
 	l, err := New(cfg, Deps{
 		Store: r.store, Now: r.now, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -1,23 +1,14 @@
 package oauth
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/process"
+	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
@@ -36,9 +27,6 @@ const recordVersion = 1
 
 // maxTokens bounds the stored logins of one user; the oldest is dropped.
 const maxTokens = 1000
-
-// errSealed means that a value was not written with this key.
-var errSealed = errors.New("it was written with another key")
 
 // ref identifies a token by its user ("" for the pool's own) and its server.
 type ref struct{ user, origin string }
@@ -68,7 +56,7 @@ type binding struct {
 // vault keeps tokens, registrations and bindings: encrypted in the store, and in plain text in memory.
 type vault struct {
 	store store.Store
-	aead  cipher.AEAD
+	box   *seal.Box
 
 	// writes is held during a change, including its commit to the store. mu is not held during the commit.
 	writes sync.Mutex
@@ -81,23 +69,15 @@ type vault struct {
 }
 
 // openVault reads the stored logins. lost is the number of values that this key cannot decrypt.
-func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, 0, fmt.Errorf("opening the stored logins: %w", err)
-	}
+func openVault(st store.Store, box *seal.Box) (v *vault, lost int, err error) {
 	v = &vault{
-		store: st, aead: aead, tokens: make(map[ref]*token), sealed: make(map[ref]bool),
+		store: st, box: box, tokens: make(map[ref]*token), sealed: make(map[ref]bool),
 		clients: make(map[string]registration), issuers: make(map[string]binding),
 	}
 	for _, bucket := range Buckets() {
 		err := st.Load(bucket, func(key string, value []byte) error {
 			err := v.set(bucket, key, value)
-			if errors.Is(err, errSealed) {
+			if errors.Is(err, seal.ErrOtherKey) {
 				lost++
 				return nil
 			}
@@ -111,7 +91,7 @@ func openVault(st store.Store, key []byte) (v *vault, lost int, err error) {
 }
 
 // set updates the entry in memory from a stored value; nil deletes the entry. If this key cannot decrypt the value, set deletes the entry, marks
-// a ref without another token as sealed, and returns errSealed. Called with mu held, or before the vault is shared.
+// a ref without another token as sealed, and returns seal.ErrOtherKey. Called with mu held, or before the vault is shared.
 func (v *vault) set(bucket, key string, value []byte) error {
 	switch bucket {
 	case bucketClients:
@@ -185,12 +165,10 @@ func refOf(key string) ref {
 
 // seal encrypts a value for its place in the store. In another place it cannot be decrypted.
 func (v *vault) seal(bucket, key string, value any) store.Change {
-	text := store.Encode(value)
-	sealed := v.aead.Seal([]byte{recordVersion}, nil, text, additionalData(bucket, key)) //nolint:gosec // Seal makes a random nonce itself
-	return store.Change{Bucket: bucket, Key: key, Value: sealed}
+	return store.Change{Bucket: bucket, Key: key, Value: v.box.Seal([]byte{recordVersion}, store.Encode(value), bucket+"\x00"+key)}
 }
 
-// unseal decrypts a stored value into to. It returns errSealed if this key cannot decrypt the value.
+// unseal decrypts a stored value into to. It returns seal.ErrOtherKey if this key cannot decrypt the value.
 func (v *vault) unseal(bucket, key string, value []byte, to any) error {
 	switch {
 	case len(value) > 0 && (value[0] == 0 || value[0] == '{'): // '{' begins unencrypted JSON
@@ -198,17 +176,14 @@ func (v *vault) unseal(bucket, key string, value []byte, to any) error {
 	case len(value) > 0 && value[0] > recordVersion:
 		return fmt.Errorf("a login was written by a newer version of this program (format %d); use that version", value[0])
 	case len(value) == 0:
-		return errSealed
+		return seal.ErrOtherKey
 	}
-	text, err := v.aead.Open(nil, nil, value[1:], additionalData(bucket, key))
+	text, err := v.box.Open(value[1:], bucket+"\x00"+key)
 	if err != nil {
-		return errSealed
+		return err
 	}
 	return json.Unmarshal(text, to)
 }
-
-// additionalData returns the additional authenticated data of a value.
-func additionalData(bucket, key string) []byte { return []byte(bucket + "\x00" + key) }
 
 // token returns a login, or nil. sealed reports that a login is stored that this key cannot decrypt.
 func (v *vault) token(r ref) (t *token, sealed bool) {
@@ -345,100 +320,4 @@ func (v *vault) bind(key, issuer string) error {
 		change = v.seal(bucketIssuers, key, binding{issuer})
 	}
 	return v.commit("storing the authorization server of a client", change)
-}
-
-const (
-	// keySize is the size of an AES-256 key.
-	keySize = 32
-	// KeyFile is the name of the key's file in the data folder, used if no other key is configured.
-	KeyFile = "mcp-logins.key"
-)
-
-// OpenKey returns the key that encrypts the stored logins: the key that ref names (env:NAME or file:PATH), else the key in the data folder,
-// which it creates if it does not exist. Without ref and data folder it returns a new key.
-func OpenKey(ref, dataDir string, environ []string) ([]byte, error) {
-	kind, where, _ := strings.Cut(ref, ":")
-	switch {
-	case ref == "" && dataDir == "":
-		return newKey(), nil
-	case ref == "":
-		return openKeyFile(filepath.Join(dataDir, KeyFile))
-	case kind == "env" && where != "":
-		text, ok := process.Getenv(environ, where)
-		if !ok {
-			return nil, fmt.Errorf("--token-key refers to the environment variable %s, which is not set", where)
-		}
-		return parseKeyText(text, "the environment variable "+where)
-	case kind == "file" && where != "":
-		text, err := readKeyFile(where)
-		if err != nil {
-			return nil, fmt.Errorf("reading --token-key: %w", err)
-		}
-		return parseKeyText(text, where)
-	default:
-		return nil, errors.New("--token-key is neither env:NAME nor file:PATH")
-	}
-}
-
-func newKey() []byte {
-	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails
-	return key
-}
-
-// openKeyFile reads the key from the pool's own file, or creates the file. Other users must not be able to read it.
-func openKeyFile(path string) ([]byte, error) {
-	text, err := readKeyFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key := newKey()
-		if err := writeKeyFile(path, key); err != nil {
-			return nil, fmt.Errorf("writing the key of the stored logins: %w", err)
-		}
-		return key, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the key of the stored logins: %w", err)
-	}
-	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s, the key of the stored logins, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
-	}
-	return parseKeyText(text, path)
-}
-
-// readKeyFile reads a small file.
-func readKeyFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, 4096))
-	return string(text), err
-}
-
-// writeKeyFile writes a key's file atomically.
-func writeKeyFile(path string, key []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+KeyFile+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-func parseKeyText(text, where string) ([]byte, error) {
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(key) != keySize {
-		return nil, fmt.Errorf("%s does not hold a key for logins: 32 bytes in base64, as `openssl rand -base64 32` makes them", where)
-	}
-	return key, nil
 }

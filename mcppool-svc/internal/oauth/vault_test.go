@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"bytes"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +11,19 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
 )
+
+// box returns a Box whose key is a repeated byte.
+func box(t *testing.T, key byte) *seal.Box {
+	t.Helper()
+	b, err := seal.NewBox(bytes.Repeat([]byte{key}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
 // Logins outlive the process, and the file shows nothing of them.
 func TestLoginsAreStoredEncrypted(t *testing.T) {
@@ -66,7 +76,7 @@ func TestLoginsAreStoredEncrypted(t *testing.T) {
 func TestAnotherKey(t *testing.T) {
 	r := newRig(t, Config{}, mcptest.Switches{}, mcptest.Guard{})
 	r.login("ann")
-	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{2}, keySize)})
+	r.logins = r.openLogins(Config{Box: box(t, 2)})
 	if !strings.Contains(r.log.String(), "cannot be read with this key") {
 		t.Errorf("the failure is not reported:\n%s", r.log)
 	}
@@ -77,7 +87,7 @@ func TestAnotherKey(t *testing.T) {
 	}
 	r.login("ann")
 	r.works("ann")
-	r.logins = r.openLogins(Config{Key: bytes.Repeat([]byte{1}, keySize)})
+	r.logins = r.openLogins(Config{Box: box(t, 1)})
 	if err := r.logins.Forget(t.Context(), r.server, "ann", false); err != nil {
 		t.Error(err)
 	}
@@ -112,7 +122,7 @@ func TestRecordsCannotBeMoved(t *testing.T) {
 		if err := r.store.Apply(store.Change{Bucket: bucketTokens, Key: bob.key(r.auth.URL), Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := openVault(r.store, bytes.Repeat([]byte{1}, keySize)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := openVault(r.store, box(t, 1)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error = %v, want one with %q", value, err, want)
 		}
 	}
@@ -188,49 +198,5 @@ func TestHide(t *testing.T) {
 	}
 	if got := source.Hide("you sent " + token + "!"); got != "you sent ***!" {
 		t.Errorf("%q", got)
-	}
-}
-
-func TestOpenKey(t *testing.T) {
-	dir := t.TempDir()
-	first, err := OpenKey("", dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, KeyFile)
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the key's file: %v, %v", info.Mode(), err)
-	}
-	if again, err := OpenKey("", dir, nil); err != nil || !bytes.Equal(first, again) || len(first) != keySize {
-		t.Errorf("another key at the next start: %v", err)
-	}
-	a, _ := OpenKey("", "", nil)
-	if b, _ := OpenKey("", "", nil); bytes.Equal(a, b) {
-		t.Error("two pools in memory have the same key")
-	}
-	text := base64.StdEncoding.EncodeToString(first)
-	other := filepath.Join(dir, "other.key")
-	if err := os.WriteFile(other, []byte(text+"\r\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, where := range []string{"env:KEY", "file:" + other} {
-		if got, err := OpenKey(where, dir, []string{"KEY=" + text}); err != nil || !bytes.Equal(got, first) {
-			t.Errorf("%s: %v", where, err)
-		}
-	}
-	for where, want := range map[string]string{
-		"env:NONE": "not set", "file:" + filepath.Join(dir, "none"): "no such file", "vault:x": "neither env:NAME nor file:PATH",
-		"env:": "neither", "env:SHORT": "32 bytes in base64", text: "neither",
-	} {
-		if _, err := OpenKey(where, dir, []string{"SHORT=abc"}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", where, err)
-		}
-	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenKey("", dir, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a key that all can read: %v", err)
 	}
 }

@@ -144,13 +144,13 @@ func quoteError(code, description string) string {
 	return text
 }
 
-// displayURL returns the scheme, host and path of an address. The other parts may be secret.
+// displayURL returns the scheme and host of an address. The other parts may be secret: addresses of metadata contain the server's path.
 func displayURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "an address that cannot be read"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return outbound.Place(u)
 }
 
 // maxURL bounds an address that a server names.
@@ -167,11 +167,11 @@ func parseLoginURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL || err != nil || u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":
-		return nil, refused("%s is %.200q, which is not an address that can be used: it must be absolute, without user, password and fragment, and have at most %d bytes", what, text, maxURL)
+		return nil, refused("%s (%.200s) is not an address that can be used: it must be absolute, without user, password and fragment, and have at most %d bytes", what, displayURL(text), maxURL)
 	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
 		return u, nil
 	default:
-		return nil, refused("%s is %.200q; logins must use https, except for servers on this machine", what, text)
+		return nil, refused("%s is at %.200s; logins must use https, except for servers on this machine", what, displayURL(text))
 	}
 }
 
@@ -213,7 +213,7 @@ func checkResource(resource string, server *url.URL) error {
 	path := server.EscapedPath()
 	sameOrigin := r.Scheme == strings.ToLower(server.Scheme) && strings.EqualFold(r.Hostname(), server.Hostname()) && outbound.PortOf(r) == outbound.PortOf(server) && r.RawQuery == ""
 	if !sameOrigin || path != parent && !strings.HasPrefix(path, parent+"/") && strings.TrimSuffix(path, "/") != parent {
-		return refused("the MCP server's metadata are for %.200q, not for %s: a login would be for another server", resource, resourceID(server))
+		return refused("the MCP server's metadata are for another address, at %.200s: a login would be for another server than that at %s", displayURL(resource), outbound.Place(server))
 	}
 	return nil
 }

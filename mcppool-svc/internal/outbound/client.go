@@ -124,16 +124,16 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return redirectError("it redirects more than %d times", maxRedirects)
 	case req.Method != first.Method:
-		return redirectError("it redirects to %s with a status that turns %s into %s; register that address instead", Place(req.URL), first.Method, req.Method)
+		return redirectError("it redirects, to %s, with a status that turns %s into %s; register the address to which it redirects instead", Place(req.URL), first.Method, req.Method)
 	case first.URL.Scheme == "https" && req.URL.Scheme != "https":
 		return redirectError("it redirects from https to %s", Place(req.URL))
 	}
 	return nil
 }
 
-// Place returns the scheme, host and path of an address. The other parts may be secret.
+// Place returns the scheme and host of an address. The other parts may be secret, the path too: hosted servers often have their token in it.
 func Place(u *url.URL) string {
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
 func redirectError(format string, args ...any) error {
@@ -182,12 +182,33 @@ func newTransport(s Server) *http.Transport {
 type Error struct {
 	Address bool // the address may not be reached; if false, the redirect cannot be followed
 	Message string
+	public  string // Message without the address; "": Message has none
 }
 
 func (e *Error) Error() string { return e.Message }
 
-func refuseAddress(format string, args ...any) error {
-	return &Error{Address: true, Message: fmt.Sprintf(format, args...)}
+// PublicError returns the text for users who do not operate the pool.
+func (e *Error) PublicError() string { return e.public }
+
+// refuseAddress returns the refusal of an address that its name resolved to; format has a %s for it.
+func refuseAddress(format, address string) error {
+	return &Error{Address: true, Message: fmt.Sprintf(format, address), public: fmt.Sprintf(format, "the server's address")}
+}
+
+// hideName makes the error of a name whose address may not be reached, and that of a name that does not exist, look the same to users who do not
+// operate the pool: they must not learn which names exist on its network.
+func hideName(err error) error {
+	refused, ok := errors.AsType[*Error](err)
+	name, isName := errors.AsType[*net.DNSError](err)
+	if !ok && (!isName || !name.IsNotFound) {
+		return err
+	}
+	e := &Error{Address: true, public: "the server's name has no public address: check it; only an operator may register a server at another address, " +
+		"or allow such addresses with --allow-addresses"}
+	if e.Message = err.Error() + ": check the name"; ok {
+		e.Message = refused.Message
+	}
+	return e
 }
 
 // IsTransient reports whether an error of the network may be temporary, unlike a name that does not exist or a certificate that is not trusted.

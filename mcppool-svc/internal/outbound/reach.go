@@ -63,7 +63,11 @@ func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	if _, trusted := r.trusted.Load(address); trusted {
 		return r.unchecked.DialContext(ctx, network, address)
 	}
-	return r.checked.DialContext(ctx, network, address)
+	c, err := r.checked.DialContext(ctx, network, address)
+	if host, _, _ := net.SplitHostPort(address); !isLiteral(host) {
+		err = hideName(err)
+	}
+	return c, err
 }
 
 // proxy returns the proxy from the pool's environment, and trusts it. The addresses behind a proxy cannot be checked.
@@ -75,11 +79,25 @@ func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 	return u, err
 }
 
+// CheckLiteral returns an error for a URL whose host is an address that may not be dialled. It resolves no names.
+func CheckLiteral(address string, allowed []netip.Prefix) error {
+	if u, err := url.Parse(address); err == nil && isLiteral(u.Hostname()) {
+		return newReach(allowed).check(net.JoinHostPort(u.Hostname(), "0"))
+	}
+	return nil
+}
+
+// isLiteral reports whether a host is an address, not a name.
+func isLiteral(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
 // check returns an error for a resolved address that may not be dialled.
 func (r *reach) check(address string) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return refuseAddress("the address %s cannot be checked: %v", address, err)
+		return refuseAddress("%s cannot be checked", address)
 	}
 	a := ap.Addr().Unmap().WithZone("")
 	if isPublic(a) || slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -87,7 +105,7 @@ func (r *reach) check(address string) error {
 	}
 	return refuseAddress(
 		"%s is a loopback, private, link-local or reserved address: only an operator may register a server there, or allow such "+
-			"addresses with --allow-addresses", a)
+			"addresses with --allow-addresses", a.String())
 }
 
 // isPublic reports whether an address is public. a must have no zone, and an IPv4 address must be unmapped.

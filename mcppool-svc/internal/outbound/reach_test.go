@@ -95,3 +95,26 @@ func answer(question []byte, a netip.Addr) []byte {
 	out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, A, IN, no TTL, 4 bytes
 	return binary.BigEndian.AppendUint32(out, binary.BigEndian.Uint32(a.AsSlice()))
 }
+
+// Users must not learn which names exist inside: a name with a private address and one that does not exist give the same error, but for the operators'
+// text.
+func TestNamesInsideAreNotTold(t *testing.T) {
+	inside := newReach(nil)
+	inside.checked.Resolver = rebinding(t, netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.1.2.3"))
+	var texts []string
+	for _, name := range []string{"vm.example.:80", "no-such-host.invalid:80"} {
+		r := inside
+		if strings.HasSuffix(name, ".invalid:80") {
+			r = newReach(nil)
+		}
+		_, err := r.dial(t.Context(), "tcp4", name)
+		var e *Error
+		if !errors.As(err, &e) || !e.Address {
+			t.Fatalf("%s: %v", name, err)
+		}
+		texts = append(texts, e.PublicError())
+	}
+	if texts[0] != texts[1] || strings.Contains(texts[0], "10.1.2.3") {
+		t.Errorf("the errors differ: %q", texts)
+	}
+}

@@ -69,14 +69,20 @@ var inherited = []string{
 	"SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERPROFILE", "APPDATA", "LOCALAPPDATA",
 }
 
-// Environ returns a child's environment: the inherited variables of base, overridden and extended by extra.
-func Environ(base []string, extra map[string]string) []string {
+// Environ returns a child's environment: the inherited variables of base, those of the account (nil: the pool's own), and extra; a later one
+// replaces an earlier one.
+func Environ(base []string, extra map[string]string, as *Account) []string {
 	env := make(map[string]string, len(extra)+len(inherited))
 	for _, entry := range base {
 		name, value, ok := strings.Cut(entry, "=")
 		if ok && (slices.Contains(inherited, name) || strings.HasPrefix(name, "LC_")) {
 			env[name] = value
 		}
+	}
+	if as != nil {
+		env["HOME"], env["USER"], env["LOGNAME"] = as.home, as.name, as.name
+		delete(env, "SHELL")
+		delete(env, "TMPDIR") // may be the own folder of the pool's user
 	}
 	maps.Copy(env, extra)
 	list := make([]string, 0, len(env))

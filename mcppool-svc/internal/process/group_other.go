@@ -10,6 +10,9 @@ import (
 // GroupAttr returns nil: this system has no process groups.
 func GroupAttr() *syscall.SysProcAttr { return nil }
 
+// attrOf returns nil; there are no accounts, see FindAccount.
+func attrOf(*Account) *syscall.SysProcAttr { return nil }
+
 // TerminateGroup kills the process alone: this system has neither process groups nor SIGTERM.
 func TerminateGroup(p *os.Process) { _ = p.Kill() }
 

@@ -35,6 +35,7 @@ type Spec struct {
 	Args    []string
 	Env     []string // the whole environment
 	Dir     string   // the pool's own if empty
+	Account *Account // nil: the pool's own
 	Limits  Limits
 }
 
@@ -59,7 +60,7 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: command, Args: append([]string{spec.Command}, spec.Args...),
-		Env: spec.Env, Dir: spec.Dir, SysProcAttr: GroupAttr(),
+		Env: spec.Env, Dir: spec.Dir, SysProcAttr: attrOf(spec.Account),
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	p.close = sync.OnceFunc(p.end)
@@ -74,10 +75,20 @@ func (l *Launcher) Start(spec Spec) (*Process, error) {
 	if err != nil {
 		_ = p.Stdin.Close()
 		p.closePipes()
+		if spec.Account != nil {
+			err = fmt.Errorf("as user %s: %w; the pool must run as root, or with CAP_SETUID, CAP_SETGID and CAP_KILL, and that user be able to run the "+
+				"program and to enter its working directory", spec.Account.name, err)
+		}
 		return nil, fmt.Errorf("starting %s: %w", command, err)
 	}
 	err = limit(p.PID(), spec.Limits) // before wait reaps the child: until then no other process has its id
 	go p.wait(stderr)
+	if spec.Account != nil && err != nil {
+		err = fmt.Errorf("%w; limits on programs of other users require CAP_SYS_RESOURCE", err)
+		if spec.Limits.None() {
+			err = nil // only core files, which are that user's
+		}
+	}
 	if err != nil {
 		KillGroup(cmd.Process)
 		p.Close()
@@ -231,8 +242,9 @@ type start struct {
 	result chan error
 }
 
-// NewLauncher starts a Launcher's thread. Close ends it.
+// NewLauncher starts a Launcher's thread. Close ends it. Descriptors that this process has inherited are not passed on to children.
 func NewLauncher() *Launcher {
+	closeOnExec()
 	l := &Launcher{starts: make(chan start), done: make(chan struct{}), ended: make(chan struct{})}
 	l.stop = sync.OnceFunc(func() { close(l.done) })
 	go l.run()

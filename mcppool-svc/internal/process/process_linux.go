@@ -2,15 +2,22 @@ package process
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// GroupAttr gives the child its own group, and makes Linux kill the child when the pool ends, even by SIGKILL.
+// GroupAttr gives the child its own session, without a terminal, and its own group. It makes Linux kill the child when the pool ends, even by
+// SIGKILL.
 func GroupAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// closeOnExec keeps the descriptors that this process has inherited from its children; its own are kept from them by Go.
+func closeOnExec() {
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // fails on kernels before 5.11
 }
 
 // awaitExit waits until a child ends, without reaping it. Unlike os/exec's Wait it does not block a thread for each child. It may return early,

@@ -7,6 +7,9 @@ import "errors"
 // awaitExit returns at once: the caller's Wait blocks a thread on this system.
 func awaitExit(int) {}
 
+// closeOnExec is a no-op on this system.
+func closeOnExec() {}
+
 // LimitsWork reports whether children can be limited on this system.
 const LimitsWork = false
 

@@ -19,14 +19,18 @@ import (
 	"pawl.dev/mcppool-svc/internal/mcptest"
 )
 
-// poolVariable makes the test binary a pool that starts one child, says its pid, and waits to be killed.
+// poolVariable makes the test binary a pool that starts one child as the named user, says its pid, and waits to be killed.
 const poolVariable = "PAWL_TEST_POOL"
 
 func TestMain(m *testing.M) {
 	mcptest.Main()
-	if os.Getenv(poolVariable) != "" {
+	if name := os.Getenv(poolVariable); name != "" {
 		l := NewLauncher()
-		p, err := l.Start(Spec{Command: "sleep", Args: []string{"600"}, Env: os.Environ()})
+		account, err := FindAccount(name)
+		if err != nil {
+			panic(err)
+		}
+		p, err := l.Start(Spec{Command: "sleep", Args: []string{"600"}, Env: os.Environ(), Dir: "/", Account: account})
 		if err != nil {
 			panic(err)
 		}
@@ -147,35 +151,41 @@ func TestGrandchildThatKeepsStdoutDoesNotHoldThePipe(t *testing.T) {
 	}
 }
 
-// A pool that is killed takes its children with it (DESIGN 6).
+// A pool that is killed takes its children with it (DESIGN 6), also those of another user.
 func TestChildrenDieWithThePool(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := exec.Command(self)
-	pool.Env = append(os.Environ(), poolVariable+"=1")
-	out, err := pool.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	users := []string{strconv.Itoa(os.Getuid())}
+	if other, err := FindAccount("nobody"); err == nil && other != nil && os.Getuid() == 0 {
+		users = append(users, "nobody")
 	}
-	if err := pool.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = pool.Wait() // killed, as intended
-	if !mcptest.Gone(pid, 5*time.Second) {
-		t.Error("the child outlived the pool")
+	for _, name := range users {
+		pool := exec.Command(self)
+		pool.Env = append(os.Environ(), poolVariable+"="+name)
+		out, err := pool.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pool.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = pool.Wait() // killed, as intended
+		if !mcptest.Gone(pid, 5*time.Second) {
+			t.Errorf("the child of user %s outlived the pool", name)
+		}
 	}
 }
 
@@ -244,7 +254,7 @@ func TestStartErrorsSayWhatToDo(t *testing.T) {
 
 func TestEnvironIsAnAllowlist(t *testing.T) {
 	base := []string{"PATH=/bin", "HOME=/root", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=x", "PAWL_KEY=y", "TERM=xterm"}
-	got := Environ(base, map[string]string{"TERM": "dumb", "OWN": "1"})
+	got := Environ(base, map[string]string{"TERM": "dumb", "OWN": "1"}, nil)
 	want := []string{"HOME=/root", "LC_ALL=C", "OWN=1", "PATH=/bin", "TERM=dumb"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

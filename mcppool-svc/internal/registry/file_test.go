@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 	const text = "\xef\xbb\xbf" + `{
   "globalShortcut": "not ours",
   "mcpServers": {
-    "files": {"command": "npx", "args": ["-y", "server", "/data"], "env": {"TOKEN": "${env:TOKEN}"}, "cwd": "sub"},
+    "files": {"command": "npx", "args": ["-y", "server", "/data"], "env": {"TOKEN": "${env:TOKEN}"}, "cwd": "sub", "user": "mcp"},
     "Web Search!": {
       "type": "streamable-http", "url": "https://a.example/mcp", "headers": {"Authorization": "Bearer x"},
       "trusted": true, "autoActivate": false, "timeout": 90, "startTimeout": "5s", "description": "finds things", "owner": "ann",
@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	config := Server{FromConfig: true, ByOperator: true, AutoActivate: true}
 	files, search, off, off2 := config, config, config, config
 	files.ID = "files"
-	files.Stdio = &Stdio{Command: "npx", Args: []string{"-y", "server", "/data"}, Env: map[string]string{"TOKEN": "${env:TOKEN}"}, Dir: "/etc/pawl/sub"}
+	files.Stdio = &Stdio{Command: "npx", Args: []string{"-y", "server", "/data"}, Env: map[string]string{"TOKEN": "${env:TOKEN}"}, Dir: "/etc/pawl/sub", User: "mcp"}
 	search.ID, search.DisplayName, search.Description, search.Owner = "web-search", "Web Search!", "finds things", "ann"
 	search.HTTP = &HTTP{URL: "https://a.example/mcp", Headers: map[string]string{"Authorization": "Bearer x"}}
 	search.Trusted, search.AutoActivate = true, false

@@ -118,7 +118,7 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 	r.mu.Lock()
 	for _, p := range places {
 		switch p.Bucket {
-		case bucketServers:
+		case BucketServers:
 			before := r.servers[p.Key]
 			r.reload(p.Bucket, p.Key)
 			if current := r.servers[p.Key]; current != before {
@@ -146,14 +146,14 @@ func (r *Registry) ApplyRemote(places []replica.Place) []ServerChange {
 // reload replaces an entry with the stored one, or deletes it if none is stored. An unreadable value leaves the entry unchanged. Called with mu held.
 func (r *Registry) reload(bucket, key string) {
 	value, err := r.store.Get(bucket, key)
-	if err == nil && bucket == bucketServers && r.servers[key] != nil && r.servers[key].FromConfig {
+	if err == nil && bucket == BucketServers && r.servers[key] != nil && r.servers[key].FromConfig {
 		return // the configuration file has priority
 	}
 	switch {
 	case err != nil:
 	case value != nil:
 		err = r.read(bucket, key, value)
-	case bucket == bucketServers:
+	case bucket == BucketServers:
 		delete(r.servers, key)
 	case bucket == bucketActivations:
 		delete(r.active, key)

@@ -21,14 +21,14 @@ import (
 
 // Buckets of the store.
 const (
-	bucketServers     = "servers"     // server key → record
+	BucketServers     = "servers"     // server key → record
 	bucketActivations = "activations" // user, server key → activation
 	bucketRequests    = "requests"    // unused; of earlier versions
 )
 
 // Buckets returns the buckets that a Registry's store must have.
 func Buckets() []string {
-	return []string{bucketServers, bucketActivations, bucketRequests, bucketTransportHints, bucketAnonymousElicitors}
+	return []string{BucketServers, bucketActivations, bucketRequests, bucketTransportHints, bucketAnonymousElicitors}
 }
 
 // Registry keeps the registered servers. It is safe for concurrent use. The servers that it returns are shared: do not change them.
@@ -54,7 +54,7 @@ func New(st store.Store, config []*Server, log *slog.Logger) (*Registry, error) 
 		store: st, log: log, now: time.Now,
 		servers: make(map[string]*Server), active: make(map[string]bool),
 	}
-	for _, bucket := range []string{bucketServers, bucketActivations} {
+	for _, bucket := range []string{BucketServers, bucketActivations} {
 		err := st.Load(bucket, func(key string, value []byte) error { return r.read(bucket, key, value) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the registered MCP servers: %w", err)
@@ -76,7 +76,7 @@ func (r *Registry) Observe(changed func(user string)) { r.changed = changed }
 func (r *Registry) read(bucket, key string, value []byte) error {
 	var err error
 	switch bucket {
-	case bucketServers:
+	case BucketServers:
 		var rec record
 		if err = store.Decode(value, recordVersion, &rec); err == nil {
 			r.servers[key] = rec.Seal()
@@ -172,7 +172,7 @@ type activation struct {
 }
 
 // Create registers a server. If requestID is set, a repeated request (with the same digest) returns the server that the first request created.
-// The owner must not see a server with that id already.
+// The owner must not see a server with that id already, and a plain user may have MostServers.
 func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, error) {
 	r.writes.Lock()
 	defer r.writes.Unlock()
@@ -194,6 +194,16 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 		return nil, errs.New(codes.AlreadyExists, commonv1.ErrorReason_ERROR_REASON_ALREADY_EXISTS,
 			"there is an MCP server %s already; choose another id, or update that server", s.ID)
 	}
+	own := 0
+	for _, other := range r.All() {
+		if other.Owner == s.Owner && !other.ByOperator {
+			own++
+		}
+	}
+	if own >= MostServers && !s.ByOperator {
+		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"you have registered %d MCP servers, which is the limit; remove one", MostServers)
+	}
 	s = s.Clone()
 	s.UID, s.Generation, s.FromConfig = uuid.Must(uuid.NewV7()).String(), 1, false
 	s.Request, s.RequestDigest = request, digest
@@ -204,7 +214,7 @@ func (r *Registry) Create(user, requestID, digest string, s *Server) (*Server, e
 
 // change returns the store.Change that writes the server.
 func (s *Server) change() store.Change {
-	return store.Change{Bucket: bucketServers, Key: s.Key(), Value: store.Encode(record{recordVersion, *s})}
+	return store.Change{Bucket: BucketServers, Key: s.Key(), Value: store.Encode(record{recordVersion, *s})}
 }
 
 // Update replaces a server with a copy that edit has changed. If edit fails, Update returns the error of edit as it is. etag, if set, must be
@@ -235,7 +245,7 @@ func (r *Registry) Delete(owner, id, etag string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := []store.Change{{Bucket: bucketServers, Key: s.Key()}}
+	changes := []store.Change{{Bucket: BucketServers, Key: s.Key()}}
 	r.mu.RLock()
 	for key := range r.active {
 		if key == pairKey(keyUser(key), s.Key()) {
@@ -277,7 +287,7 @@ func readOnly(format, id string) *errs.Error {
 // commit stores changes that concern a user (empty: all users), and reads the values back, because another replica may have written too.
 func (r *Registry) commit(user string, changes []store.Change) error {
 	if err := r.store.Apply(changes...); err != nil {
-		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "storing failed: writing the registered MCP servers: %w", err)
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "storing failed: writing the registered MCP servers: %w", err)
 	}
 	r.mu.Lock()
 	for _, c := range changes {

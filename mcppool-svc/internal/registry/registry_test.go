@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -191,13 +192,19 @@ func TestChangesAreRefused(t *testing.T) {
 // brokenStore cannot write.
 type brokenStore struct{ store.Store }
 
-func (brokenStore) Apply(...store.Change) error { return errors.New("disk full") }
+func (brokenStore) Apply(...store.Change) error {
+	return &fs.PathError{Op: "write", Path: "/srv/pawl/mcppool.db", Err: errors.New("disk full")}
+}
 
 func TestCreateThatCannotBeStored(t *testing.T) {
 	r := open(t, "")
 	r.store = brokenStore{}
-	if _, err := r.Create("ann", "r1", "d", stdio("a", "ann")); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR || !strings.Contains(err.Error(), "disk full") {
+	_, err := r.Create("ann", "r1", "d", stdio("a", "ann"))
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("error = %v", err)
+	}
+	if shown := errs.From(err).Public().Message; !strings.Contains(shown, "disk full") || strings.Contains(shown, "/srv") {
+		t.Errorf("a user who is no operator is shown %q", shown)
 	}
 	if list := r.Visible("ann"); len(list) != 0 {
 		t.Errorf("the server is visible: %v", list)
@@ -207,7 +214,7 @@ func TestCreateThatCannotBeStored(t *testing.T) {
 func TestUnknownFormat(t *testing.T) {
 	for stored, want := range map[string]string{`{"v":2,"id":"a"}`: "newer version", `{"id":"a"}`: "no format version"} {
 		r := open(t, t.TempDir())
-		if err := r.store.Apply(store.Change{Bucket: bucketServers, Key: "\x00a", Value: []byte(stored)}); err != nil {
+		if err := r.store.Apply(store.Change{Bucket: BucketServers, Key: "\x00a", Value: []byte(stored)}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := New(r.store, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {

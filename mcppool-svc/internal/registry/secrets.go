@@ -120,8 +120,11 @@ func UnmaskURL(address, old string) (string, error) {
 	return address, nil
 }
 
+// minSegment is the length from which a segment of a path may be a token.
+const minSegment = 12
+
 // Secrets returns the texts to hide in messages, by keys without a meaning: the values of headers, the secrets of the address, its password
-// alone, and its secret parameters unescaped.
+// alone, its secret parameters unescaped, its path and query, and their longer parts.
 func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 	all := make(map[string]string, len(headers))
 	maps.Copy(all, headers)
@@ -131,6 +134,20 @@ func (t *HTTP) Secrets(headers map[string]string) map[string]string {
 			_, all["?:"], _ = strings.Cut(value, ":")
 		} else if plain, err := url.QueryUnescape(value); err == nil {
 			all["?"+place+"+"] = plain
+		}
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return all
+	}
+	all["/"], all["/+"], all["?"] = u.EscapedPath(), u.Path, u.RawQuery
+	parts := strings.Split(u.EscapedPath()+"/"+u.Path, "/")
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	for _, part := range parts {
+		if len(part) >= minSegment {
+			all["/"+part] = part
 		}
 	}
 	return all

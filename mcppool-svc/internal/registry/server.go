@@ -82,6 +82,7 @@ type Stdio struct {
 	Args    []string          `json:"args,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	Dir     string            `json:"cwd,omitempty"`
+	User    string            `json:"user,omitempty"` // of the operating system; empty: the pool's own
 }
 
 // HTTP is a server reached over HTTP.

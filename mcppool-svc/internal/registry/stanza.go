@@ -177,6 +177,7 @@ func (f *fields) transport(s *Server) error {
 		take(f, "args", "a list of texts", &s.Stdio.Args),
 		take(f, "env", "an object of texts", &s.Stdio.Env),
 		take(f, "cwd", "a path", &s.Stdio.Dir),
+		take(f, "user", "a text", &s.Stdio.User),
 	)
 	if s.Stdio.Dir != "" && !filepath.IsAbs(s.Stdio.Dir) {
 		s.Stdio.Dir = filepath.Join(f.dir, s.Stdio.Dir)

@@ -13,6 +13,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
+	"pawl.dev/mcppool-svc/internal/store"
 	"pawl.dev/services/humantime"
 )
 
@@ -21,7 +22,11 @@ const (
 	maxEntries = 200
 	maxRoots   = 100
 	maxRootLen = 4096
+	maxServer  = 256 << 10 // bytes of a registration, as stored
 )
+
+// MostServers is how many servers a plain user may register.
+const MostServers = 100
 
 // Limits of the operators' settings.
 const (
@@ -54,6 +59,9 @@ func (s *Server) Validate() error {
 	}
 	if err := s.validateBounds(); err != nil {
 		return err
+	}
+	if size := len(store.Encode(s)); size > maxServer {
+		return invalid("transport", "with all settings has %d KiB; it may have %d KiB", size>>10, maxServer>>10)
 	}
 	switch {
 	case s.Stdio != nil && s.HTTP == nil && s.Builtin == nil:

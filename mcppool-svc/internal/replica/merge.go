@@ -82,7 +82,7 @@ func (s *Store) wins(b *batch, e *Entry) (bool, error) {
 func (s *Store) value(b *batch, at string, m *meta) ([]byte, error) {
 	bucket, key := split(at)
 	if m.Held {
-		bucket, key = bucketHeld, at
+		bucket, key = BucketHeld, at
 	}
 	if b != nil {
 		for _, c := range slices.Backward(b.changes) {

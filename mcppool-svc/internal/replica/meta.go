@@ -11,7 +11,7 @@ import (
 // Buckets of the underlying store, beside those of the values.
 const (
 	bucketVersions = "versions" // place → meta
-	bucketHeld     = "held"     // place → a value that this program cannot read; what it could read before stays where it is
+	BucketHeld     = "held"     // place → a value that this program cannot read; what it could read before stays where it is
 	bucketSelf     = "replica"  // keySelf → self
 )
 
@@ -38,7 +38,7 @@ type meta struct {
 	Dead   bool   `json:"d,omitempty"`
 	// Sum is the value's checksum. It shows a write of an older program that does not know versions.
 	Sum  uint64 `json:"s,omitempty"`
-	Held bool   `json:"h,omitempty"` // the value is in bucketHeld
+	Held bool   `json:"h,omitempty"` // the value is in BucketHeld
 
 	seq uint64 // position in the feed; in memory only
 }

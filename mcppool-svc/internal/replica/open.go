@@ -88,7 +88,7 @@ func (s *Store) reconcile(migrate bool) error {
 			return err
 		}
 	}
-	err := s.inner.Load(bucketHeld, func(at string, value []byte) error {
+	err := s.inner.Load(BucketHeld, func(at string, value []byte) error {
 		bucket, key := split(at)
 		m := s.index[at]
 		if m != nil && m.Held && s.readable(bucket, key, value) {

@@ -422,7 +422,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if b = open(t, dir, now.now, nil); values(t, b, "last")["k"] != "new" || len(values(t, b, bucketHeld)) != 0 {
+	if b = open(t, dir, now.now, nil); values(t, b, "last")["k"] != "new" || len(values(t, b, BucketHeld)) != 0 {
 		t.Errorf("a newer program has %v", values(t, b, "last"))
 	}
 	if err := b.Close(); err != nil {

@@ -76,7 +76,7 @@ type learned struct {
 
 // Buckets returns the buckets that the underlying store needs for these buckets of values.
 func Buckets(values []string) []string {
-	return append(slices.Clone(values), bucketVersions, bucketHeld, bucketSelf)
+	return append(slices.Clone(values), bucketVersions, BucketHeld, bucketSelf)
 }
 
 // ID identifies this replica.
@@ -174,11 +174,11 @@ func (b *batch) put(e *Entry, held bool) {
 	}
 	b.metas[at] = m
 	if held {
-		b.changes = append(b.changes, store.Change{Bucket: bucketHeld, Key: at, Value: e.Value})
+		b.changes = append(b.changes, store.Change{Bucket: BucketHeld, Key: at, Value: e.Value})
 	} else {
 		b.changes = append(b.changes, store.Change{Bucket: e.Bucket, Key: e.Key, Value: e.Value})
 		if old != nil && old.Held {
-			b.changes = append(b.changes, store.Change{Bucket: bucketHeld, Key: at})
+			b.changes = append(b.changes, store.Change{Bucket: BucketHeld, Key: at})
 		}
 	}
 	b.changes = append(b.changes, store.Change{Bucket: bucketVersions, Key: at, Value: encode(m)})

@@ -192,6 +192,34 @@ func (s *file) Apply(changes ...Change) error {
 	})
 }
 
+// Compact rewrites the file without what deleted and overwritten values left in it. Call it while no other goroutine uses the store.
+func (s *file) Compact() error {
+	path := s.db.Path()
+	err := s.rewrite(path + ".new")
+	if err = errors.Join(err, s.db.Close()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err == nil {
+		s.db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockWait})
+	}
+	if err != nil {
+		return fmt.Errorf("compacting %s: %w", path, err)
+	}
+	return nil
+}
+
+// rewrite copies the content to a new file.
+func (s *file) rewrite(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	to, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bolt.Compact(to, s.db, 1<<20), to.Close())
+}
+
 // Close implements Store.
 func (s *file) Close() error { return s.db.Close() }
 

@@ -225,6 +225,7 @@ func (c *Client) send(ctx context.Context, body string, a *answer) error {
 		e = *known
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.As(err, &network):
 		e.Class = Unavailable
+		e.public = credentials.hide(errs.PublicText(err))
 	}
 	e.Message = credentials.hide(e.Message)
 	return &e

@@ -38,6 +38,7 @@ type Error struct {
 	Message    string        // from the provider or the network, without secrets
 	Advice     string        // what to do; "" for the class's usual advice
 	RetryAfter time.Duration // 0 if the provider named none
+	public     string        // Message without addresses; "" if it has none
 }
 
 func errorf(class Class, format string, args ...any) *Error {
@@ -55,6 +56,9 @@ var (
 )
 
 func (e *Error) Error() string { return e.Message }
+
+// PublicError returns the message for users who do not operate the planner; "" for the whole.
+func (e *Error) PublicError() string { return e.public }
 
 // Temporary reports whether the client repeats the request, and then sends it to the fallback.
 func (e *Error) Temporary() bool { return e.Class == RateLimited || e.Class == Unavailable }

@@ -234,3 +234,20 @@ func TestCancel(t *testing.T) {
 		}
 	})
 }
+
+// TestNoAddressForUsers: users see that the model's provider cannot be reached, and operators where it is.
+func TestNoAddressForUsers(t *testing.T) {
+	m := llm.New(llm.Config{
+		Info: llm.Info{Name: "it", Provider: "openai", ProviderModel: "m-1"}, BaseURL: "http://127.0.0.1:1/v1", AtOnce: 1, Timeout: time.Minute, HTTP: http.DefaultClient,
+		Credentials: func() (llm.Credentials, error) { return llm.Credentials{}, nil }, Admit: admit, Record: func(context.Context, *llm.Reply, time.Time, error) {},
+	})
+	_, err := collect(t, m, hello())
+	var e *llm.Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	all := e.Public("it")
+	if users := all.Public(); !strings.Contains(all.Message, "127.0.0.1:1") || strings.Contains(users.Message, "127.0.0.1") || !strings.Contains(users.Message, "refused") {
+		t.Errorf("operators see %q, users %q", all.Message, users.Message)
+	}
+}

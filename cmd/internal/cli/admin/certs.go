@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -18,8 +19,8 @@ import (
 	"strings"
 	"time"
 
-	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	"pawl.dev/services/privatefile"
 )
 
 // CertsCmd is `pawl certs`.
@@ -49,7 +50,7 @@ func (c *CertsDevCmd) Run(u *ui.UI) error {
 			return ui.Errorf("%s exists already", c.file(name)).Then("another folder, or --force to replace the certificates in %s", c.Dir)
 		}
 	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil { //nolint:gosec // other users need ca.pem; the keys are private
 		return ui.Errorf("make the folder of the certificates: %v", err)
 	}
 	authority, err := c.authority()
@@ -130,11 +131,17 @@ func (c *CertsDevCmd) issue(authority *tls.Certificate, name string, template *x
 	if err := c.write(name+"-key", "PRIVATE KEY", der); err != nil {
 		return err
 	}
-	return c.write(name, "CERTIFICATE", cert)
+	if err := c.write(name, "CERTIFICATE", cert); err != nil {
+		return err
+	}
+	if err := os.Chmod(c.file(name), 0o644); err != nil { //nolint:gosec // certificates are public, and other users' clients need that of the authority
+		return fmt.Errorf("make the certificate of %s readable: %w", name, err)
+	}
+	return nil
 }
 
 func (c *CertsDevCmd) write(name, kind string, der []byte) error {
-	return discover.WriteFile(c.file(name), func(f *os.File) error { return pem.Encode(f, &pem.Block{Type: kind, Bytes: der}) })
+	return privatefile.Write(c.file(name), func(w io.Writer) error { return pem.Encode(w, &pem.Block{Type: kind, Bytes: der}) })
 }
 
 // commands returns the commands that start four processes with mutual TLS, and that use them.
@@ -147,17 +154,20 @@ func (c *CertsDevCmd) commands() string {
 	}
 	const host = "https://localhost:"
 	return strings.Join([]string{
+		"# API keys: yours, and that with which the executor and the pool act for users; without keys every caller would be an operator",
+		"export PAWL_KEY=$(pawl keys add me --role user --role operator --keys keys.yaml)",
+		"export PAWL_SERVICE_KEY=$(pawl keys add services --role service --keys keys.yaml)",
 		"# each process has a certificate and accepts those of its callers",
-		"planner-svc " + flags("planner") + callers("executor", "pool", "gateway", "client"),
-		"mcppool-svc --data ./data " + flags("pool") + callers("executor", "pool", "gateway", "client"),
-		"executor-svc --data ./data " + flags("executor") + callers("gateway", "client"),
-		"gateway " + flags("gateway"),
+		"planner-svc --keys keys.yaml " + flags("planner") + callers("executor", "pool", "gateway", "client"),
+		"mcppool-svc --data ./data --keys keys.yaml " + flags("pool") + callers("executor", "pool", "gateway", "client"),
+		"executor-svc --data ./data --keys keys.yaml " + flags("executor") + callers("gateway", "client"),
+		"gateway --authenticated " + flags("gateway"),
 		"# the command line and REST",
 		fmt.Sprintf("pawl --server %s7412 --ca %s --client-cert %s --client-key %s tasks", host, c.file("ca"), c.file("client"), c.file("client-key")),
-		fmt.Sprintf("curl --cacert %s %s7410/v1/tasks", c.file("ca"), host),
+		fmt.Sprintf("curl --cacert %s -H \"Authorization: Bearer $PAWL_KEY\" %s7410/v1/tasks", c.file("ca"), host),
 		"# or all in one process, without client certificates",
-		fmt.Sprintf("pawl up --tls-cert %s --tls-key %s", c.file("gateway"), c.file("gateway-key")),
+		fmt.Sprintf("pawl up --keys keys.yaml --tls-cert %s --tls-key %s", c.file("gateway"), c.file("gateway-key")),
 		fmt.Sprintf("pawl tasks --ca %s", c.file("ca")),
-		"# addresses other than loopback also need --keys (the gateway: --authenticated) and --host NAME here\n",
+		"# for other machines, give their names for the servers here with --host NAME, and the processes addresses such as --http 0.0.0.0:7410\n",
 	}, "\n")
 }

@@ -21,7 +21,7 @@ type KeysCmd struct {
 
 	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Create an API key; it is shown only once."`
 	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
-	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Remove a key; servers refuse it within 2 seconds."`
+	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Revoke a key; servers refuse it within 2 seconds."`
 }
 
 // client returns a client for the keys of the file or, without a file, of the server.
@@ -59,6 +59,7 @@ func keyView(key *identityv1.ApiKey) map[string]any {
 	if key.GetNote() != "" {
 		view["note"] = key.GetNote()
 	}
+	addRights(view, key)
 	if at := key.GetExpireTime(); at != nil {
 		view["expires"] = at.AsTime()
 	}
@@ -66,6 +67,19 @@ func keyView(key *identityv1.ApiKey) map[string]any {
 		view["last_use"] = at.AsTime()
 	}
 	return view
+}
+
+// addRights adds the restrictions of a key to a view.
+func addRights(view map[string]any, of interface {
+	GetOnBehalfOf() []string
+	GetMethods() []string
+}) {
+	if users := of.GetOnBehalfOf(); len(users) > 0 {
+		view["on_behalf_of"] = users
+	}
+	if methods := of.GetMethods(); len(methods) > 0 {
+		view["methods"] = methods
+	}
 }
 
 // roleNames returns roles as --role takes them.
@@ -79,10 +93,12 @@ func roleNames(roles []identityv1.Role) []string {
 
 // KeysAddCmd is `pawl keys add`.
 type KeysAddCmd struct {
-	Sub     string        `arg:"" help:"Whose key: the user's id."`
-	Role    []string      `enum:"user,operator,service" default:"user" help:"What the key may do (repeatable): ${enum}."`
-	Note    string        `placeholder:"TEXT" help:"What the key is for."`
-	Expires time.Duration `placeholder:"TIME" help:"How long the key is valid, such as 720h (default: until it is removed)."`
+	Sub        string        `arg:"" help:"Whose key: the user's id."`
+	Role       []string      `enum:"user,operator,service" default:"user" help:"What the key may do (repeatable): ${enum}."`
+	OnBehalfOf []string      `sep:"none" placeholder:"GLOB" help:"With --role service: the users for whom the service may act (repeatable), such as 'partner:*' (default: all)."`
+	Methods    []string      `sep:"none" placeholder:"GLOB" help:"With --role service: the gRPC methods that it may call (repeatable), such as 'pawl.mcppool.v1.*' (default: all)."`
+	Note       string        `placeholder:"TEXT" help:"What the key is for."`
+	Expires    time.Duration `placeholder:"TIME" help:"How long the key is valid, such as 720h (default: until it is removed)."`
 }
 
 // Run makes a key.
@@ -91,7 +107,7 @@ func (c *KeysAddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, key
 	if err != nil {
 		return err
 	}
-	req := &identityv1.CreateApiKeyRequest{Sub: c.Sub, Note: c.Note}
+	req := &identityv1.CreateApiKeyRequest{Sub: c.Sub, Note: c.Note, OnBehalfOf: c.OnBehalfOf, Methods: c.Methods}
 	for _, r := range c.Role {
 		req.Roles = append(req.Roles, identityv1.Role(identityv1.Role_value["ROLE_"+strings.ToUpper(r)]))
 	}
@@ -137,7 +153,11 @@ func (c *KeysListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, ke
 		}
 		for _, key := range page.GetApiKeys() {
 			views = append(views, keyView(key))
-			t.Row(key.GetId(), key.GetSub(), strings.Join(roleNames(key.GetRoles()), ","),
+			roles := strings.Join(roleNames(key.GetRoles()), ",")
+			if len(key.GetOnBehalfOf())+len(key.GetMethods()) > 0 {
+				roles += " (restricted)"
+			}
+			t.Row(key.GetId(), key.GetSub(), roles,
 				date(key.GetCreateTime()), date(key.GetExpireTime()), date(key.GetLastUseTime()), key.GetNote())
 		}
 		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {

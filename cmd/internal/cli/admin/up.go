@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -95,8 +96,11 @@ func (c *UpCmd) config(h *Host, discovery discover.Config) (suite.Config, error)
 
 // upError explains why the server could not start. If the data folder is in use, it names the process that uses it, if known.
 func upError(dir string, err error) error {
-	if !errors.Is(err, executor.ErrLocked) {
-		return ui.Errorf("%v", err)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return ui.WrapError(err, "%v", err).Then("make room on the disk of %s and start again, or use a folder on another disk with --data DIR; what was acknowledged is kept", dir)
+	case !errors.Is(err, executor.ErrLocked):
+		return ui.WrapError(err, "%v", err)
 	}
 	return inUseError(dir, err, "or use another folder with --data DIR", "use that server (pawl run finds it), stop it with kill %d, or use another folder with --data DIR")
 }
@@ -128,15 +132,27 @@ func showUp(u *ui.UI, flags string, cfg suite.Config, s Suite, took time.Duratio
 	u.Printf("%s %s\n", st.Bold("pawl "+cfg.Version+" is up"), st.Dim("("+ui.Duration(took)+")"))
 	rest := ""
 	if s.HTTPAddr() != "" {
-		rest = cfg.TLS.Scheme() + "://" + s.HTTPAddr()
+		rest = cfg.TLS.Scheme() + "://" + shown(s.HTTPAddr())
 	}
-	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, cfg.Address(s.GRPCAddr())), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
+	grpcAddr := shown(s.GRPCAddr())
+	if cfg.TLS.Cert != "" && grpcAddr != "" {
+		grpcAddr = "https://" + grpcAddr
+	}
+	u.Printf("%s%s%s%s", st.Field("REST", 9, rest), st.Field("gRPC", 9, grpcAddr), st.Field("data", 9, cfg.DataDir), st.Field("workspace", 9, cfg.Workspace))
 	u.Printf("\n%s\n", st.Dim("try"))
 	for _, line := range exampleCommands(flags, cfg, s) {
 		u.Printf("  %s\n", line)
 	}
 	u.Printf("\n")
 	return nil
+}
+
+// shown returns a listener's address as clients on this machine dial it, and says so if the listener has all addresses of this machine.
+func shown(addr string) string {
+	if reachable := suite.Reachable(addr); reachable != addr {
+		return reachable + " (and all other addresses of this machine)"
+	}
+	return addr
 }
 
 // exampleCommands returns three commands that can be pasted into a shell.
@@ -198,7 +214,7 @@ func (h *Host) Embed(ctx context.Context, u *ui.UI, dataDir string, level LogLev
 	}
 	s, err := h.NewSuite(ctx, cfg, level.logger(u, silent))
 	if err != nil {
-		return nil, err
+		return nil, upError(dataDir, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

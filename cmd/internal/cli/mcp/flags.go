@@ -19,6 +19,7 @@ type ServerFlags struct {
 	Header map[string]string `mapsep:"none" placeholder:"K=V" help:"Header of each HTTP request (repeatable)."`
 	Env    map[string]string `mapsep:"none" placeholder:"K=V" help:"Environment of the program (repeatable)."`
 	Cwd    string            `type:"existingdir" placeholder:"DIR" help:"Folder in which the program runs."`
+	User   *string           `placeholder:"USER" help:"User of the operating system that the program runs as; empty: the pool's own."`
 	Effect map[string]string `mapsep:"none" placeholder:"TOOL=EFFECT" help:"What a tool does: read, write or destructive; * stands for all tools not named (repeatable)."`
 
 	TrustFlags
@@ -48,19 +49,20 @@ func (f *ServerFlags) setTransport(s *mcppoolv1.McpServer, command []string, loc
 		s.Transport = &mcppoolv1.McpServer_Http{Http: &mcppoolv1.HttpTransport{Url: f.URL}}
 	}
 	switch {
-	case s.GetStdio() == nil && (len(f.Env) > 0 || f.Cwd != ""):
-		return ui.Usagef("--env and --cwd are for servers with a command").Then("pawl mcp add --help")
+	case s.GetStdio() == nil && (len(f.Env) > 0 || f.Cwd != "" || f.User != nil):
+		return ui.Usagef("--env, --cwd and --user are for servers with a command").Then("pawl mcp add --help")
 	case s.GetHttp() == nil && len(f.Header) > 0:
 		return ui.Usagef("--header is for servers with --url").Then("pawl mcp add --help")
 	}
-	if len(f.Env) > 0 {
-		s.GetStdio().Env = merged(s.GetStdio().GetEnv(), f.Env)
+	if t := s.GetStdio(); t != nil {
+		if len(f.Env) > 0 {
+			t.Env = merged(t.GetEnv(), f.Env)
+		}
+		t.Cwd = cmp.Or(f.Cwd, t.GetCwd())
+		ui.Set(&t.User, f.User)
 	}
 	if len(f.Header) > 0 {
 		s.GetHttp().Headers = merged(s.GetHttp().GetHeaders(), f.Header)
-	}
-	if f.Cwd != "" {
-		s.GetStdio().Cwd = f.Cwd
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 type Cmd struct {
 	List       ListCmd       `cmd:"" group:"sub" help:"List MCP servers."`
 	Show       ShowCmd       `cmd:"" group:"sub" help:"Show one MCP server."`
-	Add        AddCmd        `cmd:"" group:"sub" help:"Register an MCP server."`
+	Add        AddCmd        `cmd:"" group:"sub" help:"Register an MCP server; an operator's is shared with all users."`
 	Update     UpdateCmd     `cmd:"" group:"sub" help:"Change an MCP server."`
 	Remove     RemoveCmd     `cmd:"" group:"sub" help:"Remove an MCP server."`
 	Activate   ActivateCmd   `cmd:"" group:"sub" help:"Let your tasks use a server."`
@@ -220,16 +220,13 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, id Ser
 
 // WorkspaceCmd is `pawl mcp workspace`.
 type WorkspaceCmd struct {
-	Dir            string        `arg:"" help:"The folder."`
-	Write          bool          `help:"Also offer tools that change files, and run_tests."`
-	Command        []string      `sep:"," placeholder:"NAME" help:"A program that execute_command may run, such as go."`
-	Network        bool          `help:"Let programs use all networks. They then also reach servers on this computer, such as Pawl."`
-	CommandTimeout time.Duration `placeholder:"TIME" help:"The longest time that a program may run."`
+	Dir               string `arg:"" help:"The folder."`
+	workspace.Options `embed:""`
 }
 
 // Run serves the folder until standard input ends.
 func (c *WorkspaceCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	server, err := workspace.NewServer(c.Dir, workspace.Options{Write: c.Write, Commands: c.Command, Network: c.Network, CommandTimeout: c.CommandTimeout})
+	server, err := workspace.NewServer(c.Dir, c.Options)
 	if err != nil {
 		return ui.Errorf("%v", err)
 	}
@@ -294,6 +291,7 @@ func serverText(st ui.Style, s *mcppoolv1.McpServer, now time.Time) string {
 	row("what", s.GetDescription())
 	row("reached by", transportText(s))
 	row("folder", s.GetStdio().GetCwd())
+	row("runs as", s.GetStdio().GetUser())
 	row("environment", names(s.GetStdio().GetEnv()))
 	row("headers", names(s.GetHttp().GetHeaders()))
 	row("owner", owner(s))

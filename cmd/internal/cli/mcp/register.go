@@ -105,6 +105,9 @@ func (c *AddCmd) add(ctx context.Context, u *ui.UI, s *discover.Session, server 
 		}
 	}
 	u.Say("%s is registered and active%s", id, found)
+	if s.Shared() && server.GetOwnerSub() == "" {
+		u.Say("%s is shared: all users see and may use it, with the secrets that it is registered with", id)
+	}
 	return server, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/privatefile"
 )
 
 // The functions below build answers to waits. The sender adds the ids of the task and the wait.
@@ -222,7 +224,7 @@ func noteSeen(u *ui.UI, s *discover.Session, taskID string, waits ...*executorv1
 		for _, id := range ids[:max(len(ids)-maxAnswers, 0)] {
 			delete(answers, id)
 		}
-		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), discover.WriteFile(path, func(f *os.File) error { return json.NewEncoder(f).Encode(answers) }))
+		err = cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), privatefile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(answers) }))
 	}
 	if err != nil {
 		u.Warn("the questions that you have seen could not be recorded: %v; name the wait in your next answer, else it may answer a question that was not shown", err)

@@ -46,7 +46,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	if c.MaxRisk != nil {
 		grant.MaxRisk = ui.EnumValue[commonv1.RiskLevel](*c.MaxRisk)
 	}
-	commandStart, edit := time.Now(), &planEdit{editor: u.Editor()}
+	commandStart, edit := time.Now(), &textEdit{editor: u.Editor()}
 	build := func(ctx context.Context, task *executorv1.Task, wait *executorv1.Wait) (_ *executorv1.ResumeTaskRequest, err error) {
 		if c.Wait == "" && !c.Edit {
 			if err := checkShown(s, task, wait, commandStart); err != nil {
@@ -57,7 +57,10 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 			return c.plan(ctx, s, task.GetId(), input, edit)
 		}
 		if c.Edit {
-			input, err = editInput(ctx, u, wait.GetInputJson())
+			if edit.editor == nil || !u.InTTY {
+				return nil, ui.Errorf("there is no editor to change the input with").Then("set EDITOR and use a terminal, or give --input JSON")
+			}
+			input, err = edit.input(ctx, wait.GetInputJson())
 		}
 		return approve(input, grant), err
 	}
@@ -69,7 +72,7 @@ func (c *ApproveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 }
 
 // plan returns the answer that approves a plan: as shown, edited, or replaced by input.
-func (c *ApproveCmd) plan(ctx context.Context, s *discover.Session, taskID, input string, edit *planEdit) (*executorv1.ResumeTaskRequest, error) {
+func (c *ApproveCmd) plan(ctx context.Context, s *discover.Session, taskID, input string, edit *textEdit) (*executorv1.ResumeTaskRequest, error) {
 	req := approve("", nil)
 	var err error
 	switch {
@@ -78,22 +81,10 @@ func (c *ApproveCmd) plan(ctx context.Context, s *discover.Session, taskID, inpu
 	case c.Edit:
 		var result *executorv1.TaskResult
 		if result, err = s.Tasks.GetTaskResult(ctx, &executorv1.GetTaskResultRequest{Id: taskID}); err == nil {
-			req.GetApprove().Plan, err = edit.run(ctx, result.GetPlan())
+			req.GetApprove().Plan, err = edit.plan(ctx, result.GetPlan())
 		}
 	}
 	return req, err
-}
-
-func editInput(ctx context.Context, u *ui.UI, current string) (string, error) {
-	edit := u.Editor()
-	if edit == nil || !u.InTTY {
-		return "", ui.Errorf("there is no editor to change the input with").Then("set EDITOR and use a terminal, or give --input JSON")
-	}
-	text, err := edit(ctx, strings.TrimSpace(ui.PrettyJSON(current, ""))+"\n")
-	if err != nil {
-		return "", err
-	}
-	return ui.Object(text)
 }
 
 // RejectCmd is `pawl reject`.

@@ -19,9 +19,9 @@ import (
 // Asker asks a person for the answer to a wait.
 type Asker struct {
 	*ui.Prompter
-	s        *discover.Session // nil: changes of files are shown as JSON
-	task     string
-	planEdit *planEdit
+	s    *discover.Session // nil: changes of files are shown as JSON
+	task string
+	edit *textEdit // of the wait that was asked about last
 }
 
 // ErrCancel means that the person wants to cancel the task.
@@ -32,8 +32,11 @@ var detach = ui.Choice{Word: "detach", Also: []string{"q", "quit"}, Means: "leav
 
 // Ask asks for the answer to a wait and returns it without the task's id. It returns nil if the wait stays open, for example at the end of
 // the input, and ErrCancel if the person wants to cancel the task.
-func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
+func (p *Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
 	p.Subject = tag(wait.GetSubtaskId())
+	if p.edit == nil || p.edit.wait != wait.GetId() {
+		p.edit = &textEdit{editor: p.Edit, wait: wait.GetId()}
+	}
 	ask := map[executorv1.WaitKind]func(context.Context, *executorv1.Wait) (*executorv1.ResumeTaskRequest, error){
 		waitApproval: p.approval, waitParams: p.params, waitOutcome: p.outcome, waitInput: p.input, waitPause: p.paused, waitPlan: p.plan,
 	}[wait.GetKind()]
@@ -55,26 +58,15 @@ func (p Asker) Ask(ctx context.Context, wait *executorv1.Wait) (*executorv1.Resu
 // approval shows the exact call, asks whether it may run, and lets the person edit its input. Like the following methods, it returns nil to
 // leave the wait open.
 func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1.ResumeTaskRequest, error) {
-	tool := p.Tool(wait.GetToolId())
-	p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
-	folded := p.showInput(ctx, wait.GetToolId(), wait.GetInputJson(), foldedDiff)
-	p.PrintExpiry(wait.GetDeadline())
-	for edited := ""; ; {
-		run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
-		if edited != "" {
-			run.Label = "the edited input"
-		}
-		choices := []ui.Choice{
-			run, {Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
-			{Word: "edit", Means: "change the input first"}, {Word: "reject", Also: []string{"n", "no"}, Means: rejectionText(wait)}, detach,
-		}
-		if folded {
-			choices = append(choices, ui.Choice{Word: "view", Label: "all", Means: "show the whole diff"})
-		}
-		word, err := p.Choose(ctx, choices...)
-		if err != nil {
-			return nil, err
-		}
+	tool, edited, folded := p.Tool(wait.GetToolId()), "", false
+	word, err := "edit", error(nil) // if the service did not accept the edited input
+	if p.edit.problem == "" {
+		p.Print("    %s\n", p.Style.Dim(tool+" is to run with"))
+		folded = p.showInput(ctx, wait.GetToolId(), wait.GetInputJson(), foldedDiff)
+		p.PrintExpiry(wait.GetDeadline())
+		word, err = p.chooseApproval(ctx, wait, false, folded)
+	}
+	for ; err == nil; word, err = p.chooseApproval(ctx, wait, edited != "", folded) {
 		switch word {
 		case "approve":
 			if yes, err := p.confirmRisk(ctx, wait, "approve"); err != nil || yes {
@@ -87,7 +79,7 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 			}
 		case "edit":
 			current := cmp.Or(edited, wait.GetInputJson())
-			changed, err := p.Change(ctx, current)
+			changed, err := p.changeInput(ctx, current)
 			if err != nil {
 				return nil, err
 			}
@@ -102,6 +94,24 @@ func (p Asker) approval(ctx context.Context, wait *executorv1.Wait) (*executorv1
 			return nil, nil
 		}
 	}
+	return nil, err
+}
+
+// chooseApproval returns the word of the person's choice about a call. edited reports that its input was edited; folded, that lines of its diff were
+// left out.
+func (p Asker) chooseApproval(ctx context.Context, wait *executorv1.Wait, edited, folded bool) (word string, err error) {
+	run := ui.Choice{Word: "approve", Also: []string{"y", "yes"}, Means: "run it with this input"}
+	if edited {
+		run.Label = "the edited input"
+	}
+	choices := []ui.Choice{
+		run, {Word: "grant", Label: "for this task", Means: "run it, and later calls of this tool in this task without asking"},
+		{Word: "edit", Means: "change the input first"}, {Word: "reject", Also: []string{"n", "no"}, Means: rejectionText(wait)}, detach,
+	}
+	if folded {
+		choices = append(choices, ui.Choice{Word: "view", Label: "all", Means: "show the whole diff"})
+	}
+	return p.Choose(ctx, choices...)
 }
 
 // rejectionText explains what the rejection of a step means.
@@ -130,11 +140,19 @@ func (p Asker) showInput(ctx context.Context, toolID, inputJSON string, limit in
 }
 
 // inputDiff returns the change that a call would make to files, as a coloured diff of at most limit lines (0: all), and whether lines were left out;
-// "" if the change is not known.
+// "" if the change is not known. If the folder cannot be written, the text ends with a warning.
 func inputDiff(ctx context.Context, s *discover.Session, st ui.Style, toolID, inputJSON string, limit int) (text string, folded bool) {
 	diff := proposed(ctx, s, toolID, inputJSON)
 	if diff == "" {
 		return "", false
+	}
+	warning := ""
+	server, _, _ := strings.Cut(toolID, "/")
+	if root, err := openFolder(ctx, s, server); err == nil {
+		if err := checkWritable(root.Name()); err != nil {
+			warning = st.Red("! the folder "+ui.Line(root.Name())+" cannot be written, so the call will fail: "+err.Error()) + "\n"
+		}
+		_ = root.Close()
 	}
 	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
 	for i, line := range lines {
@@ -144,9 +162,9 @@ func inputDiff(ctx context.Context, s *discover.Session, st ui.Style, toolID, in
 	}
 	more := len(lines) - limit
 	if limit == 0 || more <= 5 { // a few lines more are cheaper than the note
-		return colourDiff(st, strings.Join(lines, "\n")), folded
+		return colourDiff(st, strings.Join(lines, "\n")) + warning, folded
 	}
-	return colourDiff(st, strings.Join(lines[:limit], "\n")) + st.Yellow("… "+ui.Plural(more, "more line")) + "\n", true
+	return colourDiff(st, strings.Join(lines[:limit], "\n")) + st.Yellow("… "+ui.Plural(more, "more line")) + "\n" + warning, true
 }
 
 // grantLimit names the highest risk that a grant covers; "" if no risk was assessed.

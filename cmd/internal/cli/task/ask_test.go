@@ -115,6 +115,18 @@ func TestEditor(t *testing.T) {
 		{"changed twice", "e\ne\na\n", func(_ context.Context, text string) (string, error) {
 			return strings.Replace(text, "a.txt", "aa.txt", 1), nil
 		}, approve(`{"path":"aaa.txt"}`)},
+		{"a mistake is opened again", "e\na\n", func(_ context.Context, text string) (string, error) {
+			if problem, ok := strings.CutPrefix(text, "# "); ok {
+				return strings.Replace(problem[strings.Index(problem, "{"):], "b.txt", "b.txt\"", 1), nil
+			}
+			return `{"path":"b.txt}`, nil
+		}, approve(`{"path":"b.txt"}`)},
+		{"a mistake is given up", "e\nd\n", func(_ context.Context, text string) (string, error) {
+			if strings.HasPrefix(text, "# ") {
+				return text, nil
+			}
+			return "[]", nil
+		}, nil},
 		{"the editor fails", "e\nd\n", func(context.Context, string) (string, error) {
 			return "", errors.New("vi: not found")
 		}, nil},

@@ -161,7 +161,7 @@ func openFolder(ctx context.Context, s *discover.Session, serverID string) (*os.
 	if err != nil {
 		return nil, err
 	}
-	if server.GetBuiltin().GetName() != discover.WorkspaceID || !pawl.Local() {
+	if server.GetBuiltin().GetName() != discover.WorkspaceID || !pawl.Local() || server.GetBuiltin().GetRoot() == "" {
 		return nil, ui.Errorf("the files of MCP server %s cannot be read here", serverID).Then("run the command on the machine of the folder, with its pawl up")
 	}
 	root, err := os.OpenRoot(server.GetBuiltin().GetRoot())

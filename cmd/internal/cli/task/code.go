@@ -85,7 +85,7 @@ func (c *CodeCmd) scope(ctx context.Context, s *discover.Session, req *executorv
 		return discover.Folder{}, ui.Usagef("pawl code works in a folder of this machine, and --server names a server that may be elsewhere").
 			Then("leave --server out, or name the workspace server of a folder there with --mcp (pawl mcp list --server … shows the servers there are)")
 	case s.Shared() && c.Workspace == "":
-		return discover.Folder{}, ui.Usagef("with an API key the folder must be named, because the server's other users could change it too").Then("pawl code --workspace DIR …")
+		return discover.Folder{}, ui.Usagef("with an API key or a login the folder must be named, because the server's other users could change it too").Then("pawl code --workspace DIR …")
 	}
 	folder, err := s.CodeWorkspace(ctx, c.Workspace, slices.Concat(codeCommands, c.AllowCommand), c.Network)
 	if err != nil {

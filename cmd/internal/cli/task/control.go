@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/privatefile"
 )
 
 // StopFlags name the task to cancel or pause, and the reason.
@@ -237,11 +237,9 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 		return err
 	}
 	var n int64
-	err = discover.WriteFile(c.Output, func(f *os.File) error {
-		if n, err = copyPieces(f, stream); err != nil {
-			return err
-		}
-		return f.Sync()
+	err = privatefile.Write(c.Output, func(w io.Writer) error {
+		n, err = copyPieces(w, stream)
+		return err
 	})
 	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }

@@ -13,9 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"pawl.dev/cmd/internal/ui"
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/errs"
 	"pawl.dev/services/strictjson"
 )
 
@@ -82,56 +80,26 @@ func parsePlan(text string) (*executorv1.Plan, error) {
 	return plan, protojson.Unmarshal([]byte(raw), plan)
 }
 
-// planEdit is a person's work on a plan in an editor. A text with a mistake is not lost: the editor opens it again.
-type planEdit struct {
-	editor  func(context.Context, string) (string, error) // nil: there is none
-	text    string                                        // as edited last
-	problem string                                        // why the text was not used; "" if it was, or before the first edit
-}
-
-// run opens the plan, or the text that was not used, until the text is a plan. It returns nil if the plan stays as it is.
-func (e *planEdit) run(ctx context.Context, plan *executorv1.Plan) (*executorv1.Plan, error) {
+// plan lets the person edit a plan. It returns nil if the plan stays as it is.
+func (e *textEdit) plan(ctx context.Context, plan *executorv1.Plan) (edited *executorv1.Plan, err error) {
 	if e.editor == nil {
 		return nil, ui.Errorf("there is no editor to change the plan with").Then("set EDITOR, or give the plan with pawl approve TASK --input JSON")
 	}
 	original, err := planYAML(plan)
-	for err == nil {
-		head, before := planHelp, original
-		if e.problem != "" {
-			head, before = "# "+strings.ReplaceAll(e.problem, "\n", "\n# ")+"\n# Correct it, or leave it as it is to give the edit up.\n"+planHelp, e.text
-		}
-		if e.text, err = e.editor(ctx, head+before); err != nil {
-			break
-		}
-		for strings.HasPrefix(e.text, "#") {
-			_, e.text, _ = strings.Cut(e.text, "\n")
-		}
-		if e.problem != "" && e.text == before {
-			err = ui.Errorf("%s", e.problem)
-			e.problem = ""
-			break
-		}
-		edited, mistake := parsePlan("\n\n\n" + e.text) // as many lines as the head above the mistake, whose message names a line
-		if mistake != nil {
-			e.problem = mistake.Error()
-			continue
-		}
-		e.problem = ""
-		if now, err := planYAML(edited); err != nil || now == original {
-			return nil, err
-		}
-		return edited, nil
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
-}
-
-// refused reports whether err means that the service does not accept the edited plan, so that the edit goes on.
-func (e *planEdit) refused(err error) bool {
-	if e.text == "" || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST {
-		return false
+	err = e.run(ctx, planHelp, original, func(text string) (err error) {
+		edited, err = parsePlan("\n\n\n" + text) // as many lines as the head above the mistake, whose message names a line
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	e.problem = ui.AsError(err).Message
-	return true
+	if now, err := planYAML(edited); err != nil || now == original {
+		return nil, err
+	}
+	return edited, nil
 }
 
 // planText describes a plan whole.
@@ -169,7 +137,7 @@ func (p Asker) plan(ctx context.Context, wait *executorv1.Wait) (*executorv1.Res
 		return nil, err
 	}
 	req, word := approve("", nil), ""
-	if p.planEdit.problem != "" { // the service did not accept the edited plan
+	if p.edit.problem != "" { // the service did not accept the edited plan
 		word = "edit"
 	} else {
 		p.Print("%s", planText(p.Style, p.Columns, result.GetPlan()))
@@ -180,7 +148,7 @@ func (p Asker) plan(ctx context.Context, wait *executorv1.Wait) (*executorv1.Res
 		case "yes":
 			return req, nil
 		case "edit":
-			edited, err := p.planEdit.run(ctx, cmp.Or(req.GetApprove().GetPlan(), result.GetPlan()))
+			edited, err := p.edit.plan(ctx, cmp.Or(req.GetApprove().GetPlan(), result.GetPlan()))
 			switch {
 			case err != nil:
 				p.Complain("not used: %s", ui.Line(err.Error()))

@@ -154,7 +154,7 @@ func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *
 	case !server.Local() || c.NoWorkspace:
 		return discover.Folder{}, nil
 	case s.Shared() && c.Workspace == "":
-		u.Note("with an API key the current folder is not offered to the task; --workspace DIR offers it, to all users of the server")
+		u.Note("with an API key or a login the current folder is not offered to the task; --workspace DIR offers it, to all users of the server")
 		return discover.Folder{}, nil
 	}
 	f, err := s.Workspace(ctx, c.Workspace)

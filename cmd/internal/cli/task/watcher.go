@@ -308,9 +308,7 @@ func (t *watcher) handleRefusal(ctx context.Context, wait *executorv1.Wait, err 
 		return false, nil // the events show the result
 	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST:
 		t.u.Eprintf("    %s\n", t.u.ErrStyle().Red(ui.Wrap("not taken: "+ui.AsError(err).Message, t.u.ErrColumns(), 4, 4)))
-		if wait.GetKind() == waitPlan {
-			t.ask.planEdit.refused(err)
-		}
+		t.ask.edit.refused(err)
 		t.startAsking(ctx, wait)
 		return false, nil
 	}
@@ -417,7 +415,7 @@ func newWatcher(u *ui.UI, s *discover.Session, taskID string, after uint64, step
 	if u.CanAsk() {
 		prompter := u.Prompter()
 		prompter.Alias, cfg.QuestionRows = alias, prompter.Rows
-		t.ask = &Asker{Prompter: prompter, s: s, task: taskID, planEdit: &planEdit{editor: prompter.Edit}}
+		t.ask = &Asker{Prompter: prompter, s: s, task: taskID}
 	}
 	t.view = NewEvents(cfg)
 	return t

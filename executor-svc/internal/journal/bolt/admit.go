@@ -11,6 +11,9 @@ import (
 
 // Admit implements journal.Tasks.
 func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error {
+	if err := s.admitBytes(user, a.Bytes); err != nil {
+		return err
+	}
 	return s.file.view(func(t *table) error { return admit(t, user, a, false) })
 }
 

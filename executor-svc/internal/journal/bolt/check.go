@@ -124,7 +124,7 @@ func (c *checker) entry(k, v []byte) {
 		hasChecksum = false
 	case kindMeta:
 		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
-	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindAgent:
+	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindLarge, kindChunk, kindAgent:
 	default:
 		c.add(name(k), "no such kind of entry exists")
 		return
@@ -160,9 +160,18 @@ func (c *checker) index(k, v []byte) {
 		sum := hash{}
 		copy(sum[:], k[1:])
 		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content does not match its hash", nil)
-		prefix := append([]byte{kindReference}, sum[:]...)
-		refs := c.t.ascend(prefix)
-		c.expect(k, refs.next() && hasPrefix(refs.key, prefix), "no task refers to it", nil)
+		c.expect(k, isReferenced(c.t, sum), "no task refers to it", nil)
+	case kindLarge: // until the next opening no task may refer to it
+		if len(k) != 1+len(hash{}) || len(v) != 8 {
+			c.add(name(k), "it is not a size")
+			return
+		}
+		if sum := hash(k[1:]); isReferenced(c.t, sum) {
+			_, err := c.t.appendPayload(nil, sum)
+			c.expect(k, true, "", err)
+		}
+	case kindChunk:
+		c.expect(k, len(k) == 1+len(hash{})+4 && has(c.t, largeKey(hash(k[1:1+len(hash{})]))), "its payload is missing", nil)
 	case kindReference:
 		if len(k) != 1+len(hash{})+idSize {
 			c.add(name(k), "its key has the wrong size")
@@ -170,7 +179,7 @@ func (c *checker) index(k, v []byte) {
 		}
 		sum := hash(k[1 : 1+len(hash{})])
 		c.expect(k, has(c.t, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
-		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+		c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
 	case kindAgent:
 		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
@@ -216,7 +225,7 @@ func (c *checker) taskEntry(k, v []byte) {
 		sum := hash{}
 		copy(sum[:], k[idSize+2:])
 		c.expect(k, has(c.t, referenceKey(sum, id)), "the payload has no reference back to this task", nil)
-		c.expect(k, c.t.Get(payloadKey(sum)) != nil, "the payload is missing", nil)
+		c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
 	case partCheckpoint, partRecord, partCommand:
 		c.expect(k, c.t.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
 		value, err := verifyChecksum(k, v)

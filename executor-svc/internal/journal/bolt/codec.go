@@ -120,8 +120,8 @@ func findLarge(d protoreflect.MessageDescriptor, wire []byte, offset int, found 
 	}
 }
 
-// decode reads what encode wrote. It returns the size of the whole message. load returns the data of a payload.
-func decode(value []byte, into proto.Message, load func(hash) ([]byte, error)) (size int, err error) {
+// decode reads what encode wrote. It returns the size of the whole message. load appends the data of a payload.
+func decode(value []byte, into proto.Message, load func(dst []byte, sum hash) ([]byte, error)) (size int, err error) {
 	if len(value) == 0 || value[0] != 0 {
 		return len(value), proto.UnmarshalOptions{Merge: true}.Unmarshal(value, into)
 	}
@@ -129,16 +129,25 @@ func decode(value []byte, into proto.Message, load func(hash) ([]byte, error)) (
 	if err != nil {
 		return 0, err
 	}
-	var wire []byte
+	total := uint64(len(rest))
 	for _, c := range cuts {
-		data, err := load(c.sum)
-		if err != nil {
-			return 0, err
-		}
-		if c.gap > uint64(len(rest)) || uint64(len(data)) != c.size || len(wire)+len(data) > maxMessage {
+		if total += c.size; c.size > maxMessage || total > maxMessage {
 			return 0, errValue
 		}
-		wire = append(append(wire, rest[:c.gap]...), data...)
+	}
+	wire := make([]byte, 0, total)
+	for _, c := range cuts {
+		if c.gap > uint64(len(rest)) {
+			return 0, errValue
+		}
+		wire = append(wire, rest[:c.gap]...)
+		before := len(wire)
+		if wire, err = load(wire, c.sum); err != nil {
+			return 0, err
+		}
+		if uint64(len(wire)-before) != c.size {
+			return 0, errValue
+		}
 		rest = rest[c.gap:]
 	}
 	wire = append(wire, rest...)

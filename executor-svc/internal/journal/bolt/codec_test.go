@@ -26,9 +26,9 @@ func (p payloads) keep(all []payload) {
 	}
 }
 
-func (p payloads) load(sum hash) ([]byte, error) {
+func (p payloads) load(dst []byte, sum hash) ([]byte, error) {
 	if b, ok := p[sum]; ok {
-		return b, nil
+		return append(dst, b...), nil
 	}
 	return nil, errors.New("absent")
 }

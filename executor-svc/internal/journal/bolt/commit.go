@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
@@ -26,11 +27,18 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if n := uint64(len(t.Record.GetFacts())); n > 0 {
 		records = []journal.Record{{FirstSeq: t.Checkpoint.GetLastSeq() - n + 1, Record: t.Record}}
 	}
+	if proto.Size(t.Record) >= largePayload {
+		s.large.Lock()
+		defer s.large.Unlock()
+	}
 	w, err := encodeTransition(id, t.Head, t.Checkpoint, t.Deadline, records)
 	if err != nil {
 		return err
 	}
 	w.applied = t.Applied
+	if err := s.storeLarge(w.payloads); err != nil {
+		return err
+	}
 	return s.c.do(func(b *table, o *operation) error {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
 		old, err := storedState(b, id)
@@ -39,6 +47,9 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		}
 		if err := w.checkFollows(old, o.owned, t.Epoch); err != nil {
 			return err
+		}
+		if s.usage.counts() {
+			o.user, o.bytes = t.Head.GetUserSub(), w.newBytes(b)
 		}
 		return w.put(b, o, &old)
 	})
@@ -85,16 +96,10 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 	if err != nil {
 		return "", false, err
 	}
-	seq := uint64(1)
-	for _, r := range n.Records {
-		if r.FirstSeq != seq || len(r.GetFacts()) == 0 {
-			return "", false, fmt.Errorf("a record begins at seq %d, not at %d, or is empty: %w", r.FirstSeq, seq, journal.ErrInvalid)
-		}
-		seq += uint64(len(r.GetFacts()))
+	if err := checkRecords(n); err != nil {
+		return "", false, err
 	}
-	if seq != n.Checkpoint.GetLastSeq()+1 {
-		return "", false, fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
-	}
+	full := s.admitBytes(n.Head.GetUserSub(), n.Admission.Bytes)
 	w, err := encodeTransition(id, n.Head, n.Checkpoint, time.Time{}, n.Records)
 	if err != nil {
 		return "", false, err
@@ -104,18 +109,20 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 		return "", false, invalidError("task", err)
 	}
 	w.payloads = append(w.payloads, payloads...)
+	if full == nil { // else the request is refused, unless it is repeated
+		if err := s.storeLarge(w.payloads); err != nil {
+			return "", false, err
+		}
+	}
 	existing := uuid.Nil
 	err = s.c.do(func(t *table, o *operation) (err error) {
 		if existing, err = findRepeated(t, id, n.Head); err != nil || existing != uuid.Nil {
 			return err
 		}
-		if err := admit(t, n.Head.GetUserSub(), n.Admission, true); err != nil {
-			return err
+		if full != nil {
+			return full
 		}
-		if err := putHead(t, id, n.Head, head); err != nil {
-			return err
-		}
-		return w.put(t, o, nil)
+		return s.putNew(t, o, w, n, head)
 	})
 	if err != nil {
 		return "", false, err
@@ -124,6 +131,36 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 		return existing.String(), false, nil
 	}
 	return id.String(), true, nil
+}
+
+// checkRecords returns an error if the records of a new task do not hold the facts 1 … LastSeq.
+func checkRecords(n journal.NewTask) error {
+	seq := uint64(1)
+	for _, r := range n.Records {
+		if r.FirstSeq != seq || len(r.GetFacts()) == 0 {
+			return fmt.Errorf("a record begins at seq %d, not at %d, or is empty: %w", r.FirstSeq, seq, journal.ErrInvalid)
+		}
+		seq += uint64(len(r.GetFacts()))
+	}
+	if seq != n.Checkpoint.GetLastSeq()+1 {
+		return fmt.Errorf("the records end at seq %d, not at %d: %w", seq-1, n.Checkpoint.GetLastSeq(), journal.ErrInvalid)
+	}
+	return nil
+}
+
+// putNew stores a new task with its encoded head, if its user may make a further request.
+func (s *Store) putNew(t *table, o *operation, w *storedTransition, n journal.NewTask, head []byte) error {
+	if err := admit(t, n.Head.GetUserSub(), n.Admission, true); err != nil {
+		return err
+	}
+	if err := putHead(t, w.id, n.Head, head); err != nil {
+		return err
+	}
+	if err := w.put(t, o, nil); err != nil || !s.usage.counts() {
+		return err
+	}
+	o.user, o.bytes = n.Head.GetUserSub(), bytesOf(t, w.id)
+	return nil
 }
 
 // findRepeated returns the task that this request created earlier, or uuid.Nil.

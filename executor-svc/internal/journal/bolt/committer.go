@@ -22,8 +22,10 @@ type operation struct {
 	// owned reports that due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
-	// changes are passed to due once they are durable.
+	// changes are passed to due once they are durable, bytes of user to usage.
 	changes   []dueChange
+	user      string
+	bytes     int64
 	rejection error
 	// answer receives the result of the change, or errLead.
 	answer chan error
@@ -40,8 +42,9 @@ var (
 // is written at once. Otherwise it waits for the next batch, whose changes share one fsync; the goroutine of the batch's first
 // change writes it.
 type committer struct {
-	file *file
-	due  *due
+	file  *file
+	due   *due
+	usage *usage
 
 	// batch and lastSize belong to the goroutine that leads. Answered changes are nil in batch.
 	batch    []*operation
@@ -56,8 +59,8 @@ type committer struct {
 	idle chan struct{}
 }
 
-func newCommitter(f *file, d *due) *committer {
-	return &committer{file: f, due: d, idle: make(chan struct{})}
+func newCommitter(f *file, d *due, u *usage) *committer {
+	return &committer{file: f, due: d, usage: u, idle: make(chan struct{})}
 }
 
 // do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
@@ -159,13 +162,13 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			o := batch[n]
 			n++
 			c.release(o) // if an earlier attempt failed
-			o.changes, o.rejection = o.changes[:0], nil
+			o.changes, o.rejection, o.bytes = o.changes[:0], nil, 0
 			written := len(t.batch.record)
 			if err := o.run(t, o); err != nil {
 				if len(t.batch.record) > written {
 					return err
 				}
-				o.changes, o.rejection = o.changes[:0], err
+				o.changes, o.rejection, o.bytes = o.changes[:0], err, 0
 			}
 		}
 		return nil
@@ -175,6 +178,7 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			for _, change := range o.changes {
 				c.due.apply(change)
 			}
+			c.usage.add(o.user, o.bytes)
 		}
 	}
 	err = c.file.update(run, publish)

@@ -58,7 +58,7 @@ func name(key []byte) string {
 	kind := map[byte]string{
 		kindMeta: "metadata", kindDue: "index of due tasks", kindDeadline: "index of deadlines", kindEnded: "index of ended tasks",
 		kindUser: "index of users", kindConversation: "index of conversations", kindRequest: "index of requests",
-		kindWindow: "request window", kindPayload: "payload", kindReference: "reference to a payload", kindAgent: "agent",
+		kindWindow: "request window", kindPayload: "payload", kindLarge: "large payload", kindChunk: "part of a large payload", kindReference: "reference to a payload", kindAgent: "agent",
 	}[key[0]]
 	if kind == "" {
 		kind = "unknown entry"

@@ -52,6 +52,7 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
+	o.user = head.GetUserSub()
 	keys := append(indexKeys(id, head, &st), dueKey(id))
 	prefix := taskPrefix(nil, id)
 	var sums []hash
@@ -59,6 +60,7 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 		if len(c.key) == idSize+2+len(hash{}) && c.key[idSize+1] == partPayload {
 			sums = append(sums, hash(c.key[idSize+2:]))
 		}
+		o.bytes -= bytesOfEntry(t, c.key, c.value)
 		keys = append(keys, bytes.Clone(c.key))
 	}
 	for _, k := range keys {

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
@@ -77,7 +79,15 @@ func fillDisk(t *testing.T, path string) {
 		t.Fatalf("%d tasks fit, too few to show anything", len(kept))
 	}
 	checkKept(t, s, kept)
+	if s.Healthy() == nil {
+		t.Error("the journal is healthy on a full disk")
+	}
 	room(64 << 20)
+	for began := time.Now(); s.Healthy() != nil; runtime.Gosched() { // it looks again after a second
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("with room again: %v", s.Healthy())
+		}
+	}
 	if _, created, err := s.Create(t.Context(), n); err != nil || !created {
 		t.Errorf("with room again: %v %v", created, err)
 	}

@@ -75,3 +75,12 @@ func WithChecksum(key, value []byte) []byte { return withChecksum(key, append([]
 
 // ReloadDue reads what is due as opening does.
 func (s *Store) ReloadDue() error { return s.file.view(newDue(0).load) }
+
+// Usage returns the bytes of each user's tasks as they are counted, and as they are stored.
+func (s *Store) Usage(t testing.TB) (counted, stored map[string]int64) {
+	stored, err := s.scanUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.usage.bytes, stored
+}

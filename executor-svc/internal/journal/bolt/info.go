@@ -103,9 +103,11 @@ func (c *counter) count(t *table, k, v []byte) error {
 				c.info.Commands++
 			}
 		}
-	case kindPayload:
+	case kindPayload, kindLarge, kindChunk:
 		what = "payloads"
-		c.info.Payloads++
+		if k[0] != kindChunk {
+			c.info.Payloads++
+		}
 	case kindAgent:
 		what = "agents"
 		c.info.Agents++

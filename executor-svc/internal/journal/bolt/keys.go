@@ -21,6 +21,8 @@ const (
 	kindRequest      = 'r'
 	kindWindow       = 'w'
 	kindPayload      = 'p'
+	kindLarge        = 'l' // the size of a large payload
+	kindChunk        = 'k' // a part of a large payload
 	kindReference    = 'q'
 	kindAgent        = 'g'
 )
@@ -94,6 +96,12 @@ func windowKey(user string, n uint64) []byte {
 func agentKey(user, id string) []byte { return append(userPrefix(kindAgent, user), id...) }
 
 func payloadKey(sum hash) []byte { return append([]byte{kindPayload}, sum[:]...) }
+
+func largeKey(sum hash) []byte { return append([]byte{kindLarge}, sum[:]...) }
+
+func chunkKey(sum hash, n uint32) []byte {
+	return binary.BigEndian.AppendUint32(append([]byte{kindChunk}, sum[:]...), n)
+}
 
 func referenceKey(sum hash, id uuid.UUID) []byte {
 	return append(append(append(make([]byte, 0, 1+len(sum)+idSize), kindReference), sum[:]...), id[:]...)

@@ -69,6 +69,8 @@ type file struct {
 	frozenTo position
 	sequence uint64 // the newest number of NextSequence
 
+	health health
+
 	// wake tells applyLoop that there are changes to apply, full that there are applyBytes. woken is set once wake was sent.
 	wake, full chan struct{}
 	woken      atomic.Bool
@@ -118,8 +120,9 @@ func (f *file) update(write func(t *table) error, publish func()) error {
 	if err := f.syncLog(func() error { return f.log.Append(b.record) }); err != nil {
 		if f.log.Last() != before { // the record was written
 			f.logBroken = fmt.Errorf("%w (%w)", errSync, err)
-			return f.logBroken
+			err = f.logBroken
 		}
+		f.health.note(err)
 		return err
 	}
 	f.visible.Lock()
@@ -219,7 +222,9 @@ func (f *file) apply() error {
 	if frozen == nil {
 		return nil
 	}
-	if err := f.store(frozen, to, true); err != nil {
+	err := f.store(frozen, to, true)
+	f.health.note(err)
+	if err != nil {
 		return err
 	}
 	f.visible.Lock()

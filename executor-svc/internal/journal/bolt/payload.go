@@ -3,17 +3,96 @@ package bolt
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 
 	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 )
+
+const (
+	// largePayload is the size from which a payload is written to the file at once, and not to the log, which would write it twice.
+	largePayload = 1 << 20
+	// chunkBytes is the size of the parts of a large payload: when bbolt changes an entry, it writes the entries beside it again.
+	chunkBytes = 64 << 10
+	// pieceBytes of a large payload are written in one transaction, which holds them in memory.
+	pieceBytes = 4 << 20
+)
+
+// storeLarge writes the large payloads that are not stored yet to the file, before a change that refers to them is made. If that change is never
+// made, the next opening removes them.
+func (s *Store) storeLarge(all []payload) error {
+	for _, p := range all {
+		if len(p.data) < largePayload {
+			continue
+		}
+		known := false
+		if err := s.file.view(func(t *table) error { known = hasPayload(t, p.sum); return nil }); err != nil {
+			return err
+		}
+		if !known {
+			if err := s.file.storePieces(p); err != nil {
+				return fmt.Errorf("writing the journal: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// storePieces writes a large payload. A deletion of the same payload that is in the log is applied before all pieces or after all.
+func (f *file) storePieces(p payload) (err error) {
+	f.applying.Lock()
+	defer f.applying.Unlock()
+	if err = f.fileBroken; err != nil {
+		return err
+	}
+	for at := 0; err == nil && at < len(p.data); at += pieceBytes {
+		err = f.storePiece(p, at)
+	}
+	f.health.note(err)
+	return err
+}
+
+// storePiece writes the piece that begins at a position. Called with applying held.
+func (f *file) storePiece(p payload, at int) error {
+	return f.transact(func(b *bbolt.Bucket) error {
+		k := largeKey(p.sum)
+		if err := b.Put(k, withChecksum(k, numberBytes(uint64(len(p.data))))); err != nil {
+			return err
+		}
+		for end := min(at+pieceBytes, len(p.data)); at < end; at += chunkBytes {
+			k := chunkKey(p.sum, uint32(at/chunkBytes))
+			chunk := append(make([]byte, 0, chunkBytes+checksumSize), p.data[at:min(at+chunkBytes, end)]...)
+			if err := b.Put(k, withChecksum(k, chunk)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// dropOrphans removes large payloads that no task refers to. It is called while there are no changes in the log.
+func dropOrphans(b *bbolt.Bucket) error {
+	t, c := &table{base: b}, b.Cursor()
+	var keys [][]byte
+	for k, _ := c.Seek([]byte{kindLarge}); len(k) == 1+len(hash{}) && k[0] == kindLarge; k, _ = c.Next() {
+		if sum := hash(k[1:]); !isReferenced(t, sum) {
+			keys = append(keys, keysOfLarge(t, sum)...)
+		}
+	}
+	for _, k := range keys {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // putPayloads stores payloads that are not stored yet, and the task's references to all of them.
 func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	for _, p := range all {
-		k := payloadKey(p.sum)
-		if t.Get(k) == nil {
-			if err := t.Put(k, withChecksum(k, append(make([]byte, 0, len(p.data)+checksumSize), p.data...))); err != nil {
+		if !hasPayload(t, p.sum) {
+			if err := put(t, payloadKey(p.sum), append(make([]byte, 0, len(p.data)+checksumSize), p.data...)); err != nil {
 				return err
 			}
 		}
@@ -27,28 +106,75 @@ func putPayloads(t *table, id uuid.UUID, all []payload) error {
 	return nil
 }
 
+// hasPayload reports whether a payload is stored completely.
+func hasPayload(t *table, sum hash) bool {
+	if t.Get(payloadKey(sum)) != nil {
+		return true
+	}
+	size, known, err := readNumber(t, largeKey(sum))
+	return known && err == nil && t.Get(chunkKey(sum, uint32((size-1)/chunkBytes))) != nil
+}
+
 // dropPayload removes a task's reference to a payload, and the payload with its last reference.
 func dropPayload(t *table, id uuid.UUID, sum hash) {
 	t.Delete(referenceKey(sum, id))
-	prefix := append([]byte{kindReference}, sum[:]...)
-	if c := t.ascend(prefix); !c.next() || !hasPrefix(c.key, prefix) {
-		t.Delete(payloadKey(sum))
+	if isReferenced(t, sum) {
+		return
+	}
+	t.Delete(payloadKey(sum))
+	for _, k := range keysOfLarge(t, sum) {
+		t.Delete(k)
 	}
 }
 
-// payload returns the data of a payload.
-func (t *table) payload(sum hash) ([]byte, error) {
-	k := payloadKey(sum)
+func isReferenced(t *table, sum hash) bool {
+	prefix := append([]byte{kindReference}, sum[:]...)
+	c := t.ascend(prefix)
+	return c.next() && hasPrefix(c.key, prefix)
+}
+
+// keysOfLarge returns the keys of a large payload, if there is one.
+func keysOfLarge(t *table, sum hash) (keys [][]byte) {
+	if t.Get(largeKey(sum)) == nil {
+		return nil
+	}
+	keys = append(keys, largeKey(sum))
+	prefix := append([]byte{kindChunk}, sum[:]...)
+	for c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix); {
+		keys = append(keys, bytes.Clone(c.key))
+	}
+	return keys
+}
+
+// appendPayload appends the data of a payload.
+func (t *table) appendPayload(dst []byte, sum hash) ([]byte, error) {
+	k, before := payloadKey(sum), len(dst)
 	v, err := get(t, k)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case v == nil:
-		return nil, damagedError(name(k), errMissing)
-	case sha256.Sum256(v) != sum:
+	}
+	if v != nil {
+		dst = append(dst, v...)
+	} else {
+		size, known, err := readNumber(t, largeKey(sum))
+		if err == nil && !known {
+			err = damagedError(name(k), errMissing)
+		}
+		for n := uint32(0); err == nil && uint64(len(dst)-before) < size; n++ {
+			k := chunkKey(sum, n)
+			if v, err = get(t, k); err == nil && len(v) == 0 {
+				err = damagedError(name(k), errMissing)
+			}
+			dst = append(dst, v...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if sha256.Sum256(dst[before:]) != sum {
 		return nil, damagedError(name(k), "its content does not match its hash")
 	}
-	return v, nil
+	return dst, nil
 }
 
 // readMessage decodes a stored message after checking its checksum, and returns the message's size including its payloads.
@@ -57,7 +183,7 @@ func readMessage(t *table, key, stored []byte, into proto.Message) (size int, er
 	if err != nil {
 		return 0, err
 	}
-	size, err = decode(value, into, t.payload)
+	size, err = decode(value, into, t.appendPayload)
 	if err != nil {
 		return 0, damagedError(name(key), err)
 	}

@@ -68,7 +68,7 @@ func readTask(t *table, id uuid.UUID) (*journal.Task, error) {
 	c := &storagev1.Checkpoint{}
 	_, rest, err := readState(value)
 	if err == nil {
-		_, err = decode(rest, c, t.payload)
+		_, err = decode(rest, c, t.appendPayload)
 	}
 	if err != nil {
 		return nil, damagedError(name(k), err)

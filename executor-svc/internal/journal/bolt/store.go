@@ -12,8 +12,10 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file; Open refuses files of other versions.
-const schemaVersion = 5
+// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts.
+const schemaVersion = 6
+
+const oldestVersion = 5
 
 var (
 	bucket        = []byte("pawl")
@@ -29,6 +31,9 @@ type Store struct {
 	due     *due
 	suspect error
 	closed  sync.Once
+	// large is held while a change with a large payload is encoded and written, because each takes its size in memory again.
+	large sync.Mutex
+	usage usage
 	// unswept is the set of the ids of old tasks that cannot be deleted because they are damaged. They are reported again after a restart.
 	unswept sync.Map
 }
@@ -50,7 +55,9 @@ func Open(path string) (*Store, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
-	return &Store{path: path, file: f, c: newCommitter(f, d), due: d, suspect: errors.Join(suspect, torn)}, nil
+	s := &Store{path: path, file: f, due: d, suspect: errors.Join(suspect, torn)}
+	s.c = newCommitter(f, d, &s.usage)
+	return s, nil
 }
 
 // Suspect returns why the newest change may have been missing when the journal was opened, or nil.
@@ -83,7 +90,7 @@ func start(f *file) (d *due, torn error, err error) {
 	}
 	generation++
 	torn, err = f.recover(func(b *bbolt.Bucket) error {
-		return b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation)))
+		return errors.Join(b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation))), b.Put(keySchema, numberBytes(schemaVersion)), dropOrphans(b))
 	})
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +112,7 @@ func checkSchema(f *file) error {
 		switch version := binary.BigEndian.Uint64(v); {
 		case version > schemaVersion:
 			return fmt.Errorf("it has schema version %d, and this program knows versions up to %d; use a newer pawl", version, schemaVersion)
-		case version < schemaVersion:
+		case version < oldestVersion:
 			return fmt.Errorf("it has schema version %d, which no release wrote; move it away", version)
 		}
 		return nil

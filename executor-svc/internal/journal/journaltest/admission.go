@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 func admissionTests() map[string]test {
@@ -18,6 +19,7 @@ func admissionTests() map[string]test {
 		"WindowOfDeletedTasks":   windowOfDeleted,
 		"WindowUnderConcurrency": windowUnderConcurrency,
 		"WindowAfterRefusals":    windowAfterRefusals,
+		"BytesOfAUser":           bytesOfAUser,
 	}
 }
 
@@ -147,4 +149,46 @@ func windowUnderConcurrency(t *testing.T, j journal.Journal, _ func() journal.Jo
 	if accepted != 2 {
 		t.Errorf("%d requests were accepted, want 2", accepted)
 	}
+}
+
+// bytesOfAUser checks that a user whose tasks take too many bytes gets no further one until tasks are deleted, also across a restart.
+func bytesOfAUser(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	limited := func(user string) journal.NewTask {
+		n := NewTask(user)
+		n.Head.RequestId, n.Admission = n.ID, journal.Admission{Now: start, Bytes: 250 << 10}
+		return n
+	}
+	refused := func(user string, want bool) {
+		t.Helper()
+		n := limited(user)
+		_, created, err := j.Create(t.Context(), n)
+		for name, err := range map[string]error{"Admit": j.Admit(t.Context(), user, n.Admission), "Create": err} {
+			var full *journal.Full
+			if errors.As(err, &full) != want || !want && err != nil {
+				t.Errorf("%s by %s: %v; want a refusal: %v", name, user, err, want)
+			}
+		}
+		if created == want {
+			t.Errorf("created: %v", created)
+		}
+	}
+	first, other := limited("ann"), limited("ann")
+	create(t, j, first)
+	create(t, j, other)
+	refused("ann", false)
+	commit(t, j, first, func(*storagev1.Checkpoint) {}, output(big("a")), output(big("b")))
+	refused("ann", false)
+	commit(t, j, other, func(*storagev1.Checkpoint) {}, output(big("b")), output(big("b"))) // shared, and counted for each task once
+	refused("ann", true)
+	refused("bob", false)
+	if id, created, err := j.Create(t.Context(), first); err != nil || created || id != first.ID {
+		t.Errorf("a repeated request: %s, %v, %v", id, created, err)
+	}
+	j = restart(t, j, reopen)
+	refused("ann", true)
+	endTask(t, j, other, start)
+	if err := j.Delete(t.Context(), other.ID); err != nil {
+		t.Fatal(err)
+	}
+	refused("ann", false)
 }

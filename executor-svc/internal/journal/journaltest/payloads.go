@@ -19,6 +19,7 @@ func payloadTests() map[string]test {
 		"LargeStrings":      largeStrings,
 		"InputsOfSteps":     inputsOfSteps,
 		"SharedPayloads":    sharedPayloads,
+		"PayloadsOfMiB":     payloadsOfMiB,
 		"RareFields":        rareFields,
 		"LargeCommands":     largeCommands,
 		"InputOfAnyKind":    inputOfAnyKind,
@@ -169,6 +170,32 @@ func sharedPayloads(t *testing.T, j journal.Journal, reopen func() journal.Journ
 			t.Fatal(err)
 		}
 		j = restart(t, j, reopen)
+	}
+}
+
+// Payloads of several MiB are shared and deleted as small ones are, and can be stored again.
+func payloadsOfMiB(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	large := strings.Repeat("0123456789abcde", 600<<10)
+	var tasks []journal.NewTask
+	for range 3 {
+		n := NewTask("ann")
+		create(t, j, n)
+		commit(t, j, n, func(*storagev1.Checkpoint) {}, output(large), output(large[:1<<20]))
+		endTask(t, j, n, start)
+		tasks = append(tasks, n)
+		if len(tasks) == 2 {
+			if err := j.Delete(t.Context(), tasks[0].ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Delete(t.Context(), tasks[1].ID); err != nil { // the next task stores them again, perhaps before this is applied
+				t.Fatal(err)
+			}
+		}
+	}
+	j = restart(t, j, reopen)
+	got, err := j.Records(t.Context(), tasks[2].ID, 1, 1)
+	if err != nil || len(got) != 1 || got[0].GetFacts()[0].GetStepOutput() != large || got[0].GetFacts()[1].GetStepOutput() != large[:1<<20] {
+		t.Errorf("%d records, %v", len(got), err)
 	}
 }
 

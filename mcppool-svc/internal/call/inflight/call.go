@@ -16,6 +16,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/services/errs"
 )
@@ -69,6 +70,8 @@ type Call struct {
 	followers []*Follower          // guarded by mu
 	questions map[string]*question // guarded by mu; by id, closed ones too
 	open      []string             // guarded by mu; ids of the open questions, the oldest first
+	held      []*jsonrpc.Held      // guarded by mu; what the result uses of the budget for large messages
+	released  bool                 // guarded by mu; the result is no longer kept
 	task      *mcp.Task            // guarded by mu; nil unless the server runs the call as an MCP task
 }
 
@@ -129,6 +132,34 @@ func (c *Call) Notify(n mcp.Notification) {
 	}
 }
 
+// Hold keeps a part of the budget until the result is no longer kept.
+func (c *Call) Hold(h *jsonrpc.Held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		h.Release()
+		return
+	}
+	c.held = append(c.held, h)
+}
+
+// release gives back what the call holds of the budget.
+func (c *Call) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.held {
+		h.Release()
+	}
+	c.held, c.released = nil, true
+}
+
+// holds reports whether the call holds a part of the budget.
+func (c *Call) holds() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.held) > 0
+}
+
 // matches reports whether the call has one of the hashes.
 func (c *Call) matches(hashes ...Hash) bool {
 	return slices.ContainsFunc(hashes, func(h Hash) bool { return slices.Contains(c.hashes, h) })
@@ -147,10 +178,14 @@ func (c *Calls) Followers(user, id string) int {
 	return len(call.followers)
 }
 
-// maxPending is how many events wait for a slow follower.
-const maxPending = 64
+const (
+	// maxPending and maxPendingBytes bound the events that wait for a slow follower; it gets a longer one, too.
+	maxPending      = 64
+	maxPendingBytes = 64 << 10
+)
 
-// Follower receives the events of a call. It never makes the server wait: if the client is slow, makeRoom drops events.
+// Follower receives the events of a call. It never makes the server wait: of the progress that it has not taken it keeps only the newest, and
+// makeRoom drops events.
 type Follower struct {
 	start func(*Follower) // guarded by Call.mu; called before the first event, then nil
 	ready chan struct{}   // buffered; made before the first event
@@ -172,7 +207,10 @@ func (f *Follower) put(n mcp.Notification) {
 		f.start = nil
 	}
 	f.mu.Lock()
-	f.makeRoom()
+	if n.Progress != nil {
+		f.pending = slices.DeleteFunc(f.pending, func(n mcp.Notification) bool { return n.Progress != nil })
+	}
+	f.makeRoom(sizeOf(n))
 	f.pending = append(f.pending, n)
 	f.mu.Unlock()
 	select {
@@ -181,22 +219,36 @@ func (f *Follower) put(n mcp.Notification) {
 	}
 }
 
-// makeRoom drops the least important event if too many are pending: the oldest progress, else the oldest log, else an old state of
-// the task. Questions stay: a call has a bounded number of them. Called with mu held.
-func (f *Follower) makeRoom() {
-	if len(f.pending) < maxPending {
-		return
+// makeRoom drops the least important events if too many are pending to add one of a size: the oldest logs, then old states of the task.
+// Questions stay: a call has a bounded number of them. Called with mu held.
+func (f *Follower) makeRoom(size int) {
+	for _, n := range f.pending {
+		size += sizeOf(n)
 	}
-	for _, least := range []func(mcp.Notification) bool{
-		func(n mcp.Notification) bool { return n.Progress != nil },
-		func(n mcp.Notification) bool { return n.Log != nil },
-		func(n mcp.Notification) bool { return n.Task != nil },
-	} {
-		if i := slices.IndexFunc(f.pending, least); i >= 0 {
-			f.pending = slices.Delete(f.pending, i, i+1)
-			return
+	drop := func(least func(mcp.Notification) bool) bool {
+		i := slices.IndexFunc(f.pending, least)
+		if i < 0 {
+			return false
 		}
+		size -= sizeOf(f.pending[i])
+		f.pending = slices.Delete(f.pending, i, i+1)
+		return true
 	}
+	for (len(f.pending) >= maxPending || size > maxPendingBytes) && drop(func(n mcp.Notification) bool { return n.Log != nil }) {
+	}
+	for len(f.pending) >= maxPending && drop(func(n mcp.Notification) bool { return n.Task != nil }) {
+	}
+}
+
+// sizeOf returns the approximate bytes of the texts of an event.
+func sizeOf(n mcp.Notification) int {
+	switch {
+	case n.Progress != nil:
+		return len(n.Progress.Message)
+	case n.Log != nil:
+		return len(n.Log.Data)
+	}
+	return 0
 }
 
 // Take returns the pending events and removes them.

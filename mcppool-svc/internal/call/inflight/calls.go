@@ -16,6 +16,9 @@ import (
 const (
 	// retryAfter is the retry delay of a refusal because of a limit.
 	retryAfter = time.Second
+	// ackWait is how long a large result that was sent to its client counts for the budget of large messages while it is not acknowledged:
+	// long enough for recording it, and shorter than the next step takes to plan, whose call may carry the acknowledgement.
+	ackWait = time.Second
 	// sweepInterval is the time after which expired results are dropped even if no calls arrive.
 	sweepInterval = time.Minute
 )
@@ -207,6 +210,7 @@ func (c *Calls) forget(call *Call, t tombstone) {
 	c.fetched(call)
 	c.tombstones.add(call.key, t)
 	c.results.remove(call)
+	call.release()
 }
 
 // expire drops results that were not acknowledged in time. Called with mu held.
@@ -313,6 +317,12 @@ func (c *Calls) Fetched(call *Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fetched(call)
+	switch {
+	case !call.named:
+		call.release()
+	case call.holds():
+		time.AfterFunc(ackWait, call.release)
+	}
 }
 
 // fetched is Fetched with mu held.

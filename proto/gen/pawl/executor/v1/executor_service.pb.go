@@ -2079,7 +2079,7 @@ var File_pawl_executor_v1_executor_service_proto protoreflect.FileDescriptor
 
 const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
-	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe2\a\n" +
+	"'pawl/executor/v1/executor_service.proto\x12\x10pawl.executor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\x1a\x1cpawl/executor/v1/event.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe2\a\n" +
 	"\x11CreateTaskRequest\x12\x1d\n" +
 	"\x04goal\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\x04goal\x12\"\n" +
 	"\bagent_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aagentId\x12+\n" +
@@ -2235,7 +2235,7 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\n" +
 	"BytesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xff\v\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\x86\f\n" +
 	"\x0fExecutorService\x12_\n" +
 	"\n" +
 	"CreateTask\x12#.pawl.executor.v1.CreateTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12k\n" +
@@ -2244,9 +2244,9 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\aGetTask\x12 .pawl.executor.v1.GetTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/tasks/{id}\x12g\n" +
 	"\tListTasks\x12\".pawl.executor.v1.ListTasksRequest\x1a#.pawl.executor.v1.ListTasksResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x12r\n" +
 	"\tListSteps\x12\".pawl.executor.v1.ListStepsRequest\x1a#.pawl.executor.v1.ListStepsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/tasks/{id}/steps\x12t\n" +
-	"\rGetTaskResult\x12&.pawl.executor.v1.GetTaskResultRequest\x1a\x1c.pawl.executor.v1.TaskResult\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}/result\x12k\n" +
+	"\rGetTaskResult\x12&.pawl.executor.v1.GetTaskResultRequest\x1a\x1c.pawl.executor.v1.TaskResult\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/tasks/{id}/result\x12r\n" +
 	"\n" +
-	"ResumeTask\x12#.pawl.executor.v1.ResumeTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:resume\x12k\n" +
+	"ResumeTask\x12#.pawl.executor.v1.ResumeTaskRequest\x1a\x16.pawl.executor.v1.Task\"'\xa8\x86\x19\x80\x80\x80\x01\x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:resume\x12k\n" +
 	"\n" +
 	"CancelTask\x12#.pawl.executor.v1.CancelTaskRequest\x1a\x16.pawl.executor.v1.Task\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/tasks/{id}:cancel\x12h\n" +
 	"\tPauseTask\x12\".pawl.executor.v1.PauseTaskRequest\x1a\x16.pawl.executor.v1.Task\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/tasks/{id}:pause\x12e\n" +

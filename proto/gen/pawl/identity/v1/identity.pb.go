@@ -34,7 +34,7 @@ const (
 	Role_ROLE_USER Role = 1
 	// Also configures what all users share.
 	Role_ROLE_OPERATOR Role = 2
-	// May act on behalf of users.
+	// May act on behalf of users. A caller that has only this role has no data of its own, and makes no other calls.
 	Role_ROLE_SERVICE Role = 3
 )
 
@@ -132,7 +132,11 @@ type WhoAmIResponse struct {
 	// A service acts on behalf of the user.
 	OnBehalf bool `protobuf:"varint,5,opt,name=on_behalf,json=onBehalf,proto3" json:"on_behalf,omitempty"`
 	// The issuer of the token of the call; empty if the call has none.
-	Issuer        string `protobuf:"bytes,6,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	Issuer string `protobuf:"bytes,6,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// The users on whose behalf the key may act, as in CreateApiKeyRequest.
+	OnBehalfOf []string `protobuf:"bytes,7,rep,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The methods that the key may call, as in CreateApiKeyRequest.
+	Methods       []string `protobuf:"bytes,8,rep,name=methods,proto3" json:"methods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,6 +213,20 @@ func (x *WhoAmIResponse) GetIssuer() string {
 	return ""
 }
 
+func (x *WhoAmIResponse) GetOnBehalfOf() []string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return nil
+}
+
+func (x *WhoAmIResponse) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
 // An API key without its secret.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -227,7 +245,11 @@ type ApiKey struct {
 	// When it expires; unset if it does not.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// When the answering process last accepted it; unset if it has not since it started.
-	LastUseTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
+	LastUseTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
+	// The users on whose behalf it may act, as in CreateApiKeyRequest.
+	OnBehalfOf []string `protobuf:"bytes,9,rep,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The methods that it may call, as in CreateApiKeyRequest.
+	Methods       []string `protobuf:"bytes,10,rep,name=methods,proto3" json:"methods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +340,20 @@ func (x *ApiKey) GetLastUseTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ApiKey) GetOnBehalfOf() []string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return nil
+}
+
+func (x *ApiKey) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
 // A request to create an API key.
 type CreateApiKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -330,7 +366,13 @@ type CreateApiKeyRequest struct {
 	// When it expires, in the future; unset for never.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// Chosen by the client. A second request with it is ALREADY_EXISTS and names the key that the first one created, because the token is not stored.
-	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// For keys of ROLE_SERVICE: globs of the ids of the users on whose behalf it may act, such as `partner:*`; all users if empty. `*` matches no `/`,
+	// `**` as a whole does.
+	OnBehalfOf []string `protobuf:"bytes,6,rep,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// For keys of ROLE_SERVICE: globs of the gRPC methods that it may call, such as `pawl.planner.v1.PlannerService/*` or, for all methods of a
+	// package's services, `pawl.mcppool.v1.*`; all methods if empty. WhoAmI is always allowed.
+	Methods       []string `protobuf:"bytes,7,rep,name=methods,proto3" json:"methods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -398,6 +440,20 @@ func (x *CreateApiKeyRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *CreateApiKeyRequest) GetOnBehalfOf() []string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return nil
+}
+
+func (x *CreateApiKeyRequest) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
 }
 
 // A new API key.
@@ -653,7 +709,7 @@ var File_pawl_identity_v1_identity_proto protoreflect.FileDescriptor
 const file_pawl_identity_v1_identity_proto_rawDesc = "" +
 	"\n" +
 	"\x1fpawl/identity/v1/identity.proto\x12\x10pawl.identity.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
-	"\rWhoAmIRequest\"\xd9\x01\n" +
+	"\rWhoAmIRequest\"\x95\x02\n" +
 	"\x0eWhoAmIResponse\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\tR\x03sub\x12,\n" +
 	"\x05roles\x18\x02 \x03(\x0e2\x16.pawl.identity.v1.RoleR\x05roles\x12\x15\n" +
@@ -661,7 +717,10 @@ const file_pawl_identity_v1_identity_proto_rawDesc = "" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x1b\n" +
 	"\ton_behalf\x18\x05 \x01(\bR\bonBehalf\x12\x16\n" +
-	"\x06issuer\x18\x06 \x01(\tR\x06issuer\"\xbe\x02\n" +
+	"\x06issuer\x18\x06 \x01(\tR\x06issuer\x12 \n" +
+	"\fon_behalf_of\x18\a \x03(\tR\n" +
+	"onBehalfOf\x12\x18\n" +
+	"\amethods\x18\b \x03(\tR\amethods\"\xfa\x02\n" +
 	"\x06ApiKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03sub\x18\x02 \x01(\tR\x03sub\x12,\n" +
@@ -672,7 +731,11 @@ const file_pawl_identity_v1_identity_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12>\n" +
-	"\rlast_use_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vlastUseTime\"\xfa\x01\n" +
+	"\rlast_use_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vlastUseTime\x12 \n" +
+	"\fon_behalf_of\x18\t \x03(\tR\n" +
+	"onBehalfOf\x12\x18\n" +
+	"\amethods\x18\n" +
+	" \x03(\tR\amethods\"\xdc\x02\n" +
 	"\x13CreateApiKeyRequest\x12\x1c\n" +
 	"\x03sub\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x03sub\x12A\n" +
@@ -681,7 +744,10 @@ const file_pawl_identity_v1_identity_proto_rawDesc = "" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12'\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\"_\n" +
+	"request_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\trequestId\x123\n" +
+	"\fon_behalf_of\x18\x06 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xac\x02R\n" +
+	"onBehalfOf\x12+\n" +
+	"\amethods\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xac\x02R\amethods\"_\n" +
 	"\x14CreateApiKeyResponse\x121\n" +
 	"\aapi_key\x18\x01 \x01(\v2\x18.pawl.identity.v1.ApiKeyR\x06apiKey\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\\\n" +

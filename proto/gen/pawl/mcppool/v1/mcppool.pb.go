@@ -760,10 +760,13 @@ type StdioTransport struct {
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	// Its arguments.
 	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
-	// Environment variables in addition to PATH, HOME and a few other essential ones. Only operators see the values.
+	// Environment variables in addition to PATH, HOME and a few other essential ones. Values are never returned.
 	Env map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its working directory; the pool's if empty.
-	Cwd           string `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	Cwd string `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// The operating system's user, a name or a number, that it runs as; the pool's if empty. The pool needs the rights to start and end programs of
+	// that user.
+	User          string `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -822,6 +825,13 @@ func (x *StdioTransport) GetEnv() map[string]string {
 func (x *StdioTransport) GetCwd() string {
 	if x != nil {
 		return x.Cwd
+	}
+	return ""
+}
+
+func (x *StdioTransport) GetUser() string {
+	if x != nil {
+		return x.User
 	}
 	return ""
 }
@@ -3741,7 +3751,7 @@ var File_pawl_mcppool_v1_mcppool_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\x87\x01\n" +
+	"\x1dpawl/mcppool/v1/mcppool.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\x1a\x1bpawl/mcppool/v1/check.proto\x1a\x1dpawl/mcppool/v1/content.proto\x1a\x1bpawl/mcppool/v1/login.proto\x1a\x1epawl/mcppool/v1/resource.proto\"\x87\x01\n" +
 	"\x0eSamplingPolicy\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12(\n" +
 	"\n" +
@@ -3791,12 +3801,13 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x11ToolPoliciesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
 	"\x05value\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.ToolPolicyR\x05value:\x028\x01B\v\n" +
-	"\ttransport\"\xe3\x01\n" +
+	"\ttransport\"\x81\x02\n" +
 	"\x0eStdioTransport\x12\"\n" +
 	"\acommand\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\acommand\x12\x1d\n" +
 	"\x04args\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04args\x12:\n" +
 	"\x03env\x18\x03 \x03(\v2(.pawl.mcppool.v1.StdioTransport.EnvEntryR\x03env\x12\x1a\n" +
-	"\x03cwd\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x03cwd\x1a6\n" +
+	"\x03cwd\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x03cwd\x12\x1c\n" +
+	"\x04user\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x04user\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\x01\n" +
@@ -4053,7 +4064,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x1fPERMISSION_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19PERMISSION_DECISION_ALLOW\x10\x01\x12\x1b\n" +
 	"\x17PERMISSION_DECISION_ASK\x10\x02\x12\x1c\n" +
-	"\x18PERMISSION_DECISION_DENY\x10\x032\xfb\x1d\n" +
+	"\x18PERMISSION_DECISION_DENY\x10\x032\x92\x1e\n" +
 	"\x0eMcpPoolService\x12z\n" +
 	"\x0fCreateMcpServer\x12'.pawl.mcppool.v1.CreateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"\"\x82\xd3\xe4\x93\x02\x1c:\n" +
 	"mcp_server\"\x0e/v1/mcpServers\x12m\n" +
@@ -4065,16 +4076,16 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x11ActivateMcpServer\x12).pawl.mcppool.v1.ActivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/mcpServers/{id}:activate\x12\x89\x01\n" +
 	"\x13DeactivateMcpServer\x12+.pawl.mcppool.v1.DeactivateMcpServerRequest\x1a\x1a.pawl.mcppool.v1.McpServer\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/mcpServers/{id}:deactivate\x12y\n" +
 	"\tListTools\x12!.pawl.mcppool.v1.ListToolsRequest\x1a\".pawl.mcppool.v1.ListToolsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/mcpServers/{mcp_id}/tools\x12\x8a\x01\n" +
-	"\vApproveTool\x12#.pawl.mcppool.v1.ApproveToolRequest\x1a$.pawl.mcppool.v1.ApproveToolResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/mcpServers/{mcp_id}/tools:approve\x12\x80\x01\n" +
-	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12V\n" +
-	"\tCallTools\x12!.pawl.mcppool.v1.CallToolsRequest\x1a\".pawl.mcppool.v1.CallToolsResponse(\x010\x01\x12w\n" +
+	"\vApproveTool\x12#.pawl.mcppool.v1.ApproveToolRequest\x1a$.pawl.mcppool.v1.ApproveToolResponse\"0\x82\xd3\xe4\x93\x02*:\x01*\"%/v1/mcpServers/{mcp_id}/tools:approve\x12\x87\x01\n" +
+	"\bCallTool\x12 .pawl.mcppool.v1.CallToolRequest\x1a!.pawl.mcppool.v1.CallToolResponse\"4\xa8\x86\x19\x80\x80\x90\x02\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/mcpServers/{mcp_id}/tools:call0\x01\x12_\n" +
+	"\tCallTools\x12!.pawl.mcppool.v1.CallToolsRequest\x1a\".pawl.mcppool.v1.CallToolsResponse\"\a\xa8\x86\x19\x80\x80\x90\x02(\x010\x01\x12w\n" +
 	"\n" +
 	"AttachCall\x12\".pawl.mcppool.v1.AttachCallRequest\x1a#.pawl.mcppool.v1.AttachCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:attach0\x01\x12i\n" +
 	"\aAckCall\x12\x1f.pawl.mcppool.v1.AckCallRequest\x1a .pawl.mcppool.v1.AckCallResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/mcpCalls:ack\x12u\n" +
 	"\n" +
-	"CancelCall\x12\".pawl.mcppool.v1.CancelCallRequest\x1a#.pawl.mcppool.v1.CancelCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:cancel\x12u\n" +
+	"CancelCall\x12\".pawl.mcppool.v1.CancelCallRequest\x1a#.pawl.mcppool.v1.CancelCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:cancel\x12|\n" +
 	"\n" +
-	"AnswerCall\x12\".pawl.mcppool.v1.AnswerCallRequest\x1a#.pawl.mcppool.v1.AnswerCallResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:answer\x12\x85\x01\n" +
+	"AnswerCall\x12\".pawl.mcppool.v1.AnswerCallRequest\x1a#.pawl.mcppool.v1.AnswerCallResponse\"%\xa8\x86\x19\x80\x80\x80\x01\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/mcpCalls:answer\x12\x85\x01\n" +
 	"\x0eReleaseSession\x12&.pawl.mcppool.v1.ReleaseSessionRequest\x1a'.pawl.mcppool.v1.ReleaseSessionResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/mcpSessions:release\x12\x84\x01\n" +
 	"\x0fWatchMcpServers\x12'.pawl.mcppool.v1.WatchMcpServersRequest\x1a(.pawl.mcppool.v1.WatchMcpServersResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/mcpServers:watch0\x01\x12\x83\x01\n" +
 	"\rTestMcpServer\x12%.pawl.mcppool.v1.TestMcpServerRequest\x1a&.pawl.mcppool.v1.TestMcpServerResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/mcpServers/{id}:test\x12\x85\x01\n" +

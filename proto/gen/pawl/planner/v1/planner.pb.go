@@ -393,7 +393,7 @@ type TaskContext struct {
 	AgentDescription string `protobuf:"bytes,6,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
 	// The tools, without FINAL and the planner's own tools.
 	Tools []*v1.Tool `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The finished steps, oldest first.
+	// The finished steps, oldest first. With a branch, the steps of branches that run beside it may be missing.
 	History []*HistoryEntry `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
 	// Earlier questions and answers of the conversation, oldest first; 3 at most.
 	Rounds []*Round `protobuf:"bytes,9,rep,name=rounds,proto3" json:"rounds,omitempty"`
@@ -4770,7 +4770,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\"\xf5\x05\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\"\xf5\x05\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -5145,7 +5145,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1d\n" +
 	"\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x17\n" +
 	"\x13STOP_REASON_REFUSED\x10\x04\x12\x1a\n" +
-	"\x16STOP_REASON_TOOL_CALLS\x10\x052\xa6\x15\n" +
+	"\x16STOP_REASON_TOOL_CALLS\x10\x052\xaf\x15\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +
@@ -5171,7 +5171,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\bGenerate\x12 .pawl.planner.v1.GenerateRequest\x1a!.pawl.planner.v1.GenerateResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/planner:generate0\x01\x12i\n" +
 	"\n" +
 	"ListModels\x12\".pawl.planner.v1.ListModelsRequest\x1a#.pawl.planner.v1.ListModelsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/modelsB.Z,pawl.dev/proto/gen/pawl/planner/v1;plannerv1b\x06proto3"
+	"/v1/models\x1a\a\xa8\x86\x19\x80\x80\xc0\bB.Z,pawl.dev/proto/gen/pawl/planner/v1;plannerv1b\x06proto3"
 
 var (
 	file_pawl_planner_v1_planner_proto_rawDescOnce sync.Once

@@ -1,0 +1,188 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/test/rig"
+)
+
+const (
+	// announced is the length of the bodies and messages that never arrive whole, and sent is what is sent of them.
+	announced = 4_000_000
+	sent      = 3_900_000
+	// chunk is what an attacker sends at once.
+	chunk = 16 << 10
+
+	bodies  = 300
+	streams = 60
+	readers = 20
+	slow    = 2000
+)
+
+// The attacks of issue 13 (shown by 2), each without a key and with the key of a plain user.
+func TestAttacks(t *testing.T) {
+	s := newSite(t, rig.Options{Flags: []string{"--max-steps", "1000"}})
+	events := s.longTask(t)
+	callTool := mcppoolv1.McpPoolService_CallTool_FullMethodName
+	for _, a := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"bodies without a key", s.each(bodies, s.http, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, "") })},
+		{"bodies", s.each(bodies, s.http, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, s.ann) })},
+		{"messages without a key", s.each(streams, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, "", callTool, 1) })},
+		{"messages", s.each(streams, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, s.ann, callTool, 1) })},
+		{"messages on few connections", s.each(2, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, s.ann, callTool, 500) })},
+		{"second messages", s.each(2, s.grpc, func(ctx context.Context, conn net.Conn) {
+			unfinishedMessages(conn, s.ann, mcppoolv1.McpPoolService_CallTools_FullMethodName, 250)
+		})},
+		{"event streams over REST", s.each(readers, s.http, func(ctx context.Context, conn net.Conn) {
+			_, _ = fmt.Fprintf(conn, "GET /v1/tasks/%s/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", events, s.ann)
+			<-ctx.Done()
+		})},
+		{"event streams over gRPC", s.each(readers, s.grpc, func(ctx context.Context, conn net.Conn) {
+			watchUnread(conn, s.ann, events)
+			<-ctx.Done()
+		})},
+		{"slow headers", s.trickle(s.http, "GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nX: ")},
+		{"slow headers over gRPC", s.trickle(s.grpc, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
+		{"slow bodies without a key", s.trickle(s.http, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n")},
+		{"slow bodies", s.trickle(s.http, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+s.ann+
+			"\r\nContent-Length: 5000\r\n\r\n")},
+		{"connections without a byte", s.trickle(s.http, "")},
+	} {
+		t.Run(a.name, func(t *testing.T) { s.withstand(t, a.run) })
+	}
+}
+
+// Connections whose TLS handshake does not end.
+func TestSlowHandshakes(t *testing.T) {
+	s := newSite(t, rig.Options{Certs: makeCerts(t)})
+	hello := "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+	t.Run("REST", func(t *testing.T) { s.withstand(t, s.trickle(s.http, hello)) })
+	t.Run("gRPC", func(t *testing.T) { s.withstand(t, s.trickle(s.grpc, hello)) })
+}
+
+// each makes n connections to an address, which run sends on until the attack ends.
+func (s *site) each(n int, addr string, run func(context.Context, net.Conn)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		all := errgroup.Group{}
+		for range n {
+			all.Go(func() error {
+				conn, err := dial(ctx, addr)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close() }()
+				run(ctx, conn)
+				_, _ = io.Copy(io.Discard, conn) // until the server closes it, or the attack ends
+				return nil
+			})
+		}
+		return all.Wait()
+	}
+}
+
+// dial connects until ctx ends.
+func dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	end, _ := ctx.Deadline()
+	return conn, conn.SetDeadline(end)
+}
+
+// unfinishedBody sends a request whose body does not arrive whole. Errors mean that the server does not read it.
+func unfinishedBody(conn net.Conn, key string) {
+	headers := "POST /v1/mcpServers/t/tools:call HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+	if key != "" {
+		headers += "Authorization: Bearer " + key + "\r\n"
+	}
+	if _, err := fmt.Fprintf(conn, headers+"\r\n", announced); err != nil {
+		return
+	}
+	data := []byte(strings.Repeat(" ", chunk))
+	for n := 0; n < sent; n += chunk {
+		if _, err := conn.Write(data); err != nil {
+			return
+		}
+	}
+}
+
+// trickle keeps many connections that send a beginning, and then a byte at a time. A connection that the server closes is replaced.
+func (s *site) trickle(addr, beginning string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conns := make([]net.Conn, slow)
+		defer func() {
+			for _, conn := range conns {
+				if conn != nil {
+					_ = conn.Close()
+				}
+			}
+		}()
+		for ctx.Err() == nil {
+			for i, conn := range conns {
+				if conn != nil {
+					if _, err := conn.Write([]byte{'1'}); err == nil || beginning == "" {
+						continue
+					}
+					_ = conn.Close()
+				}
+				conn, err := dial(ctx, addr)
+				if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+					return nil // the attack has ended
+				}
+				if err != nil {
+					return fmt.Errorf("connection %d: %w", i, err)
+				}
+				_, _ = io.WriteString(conn, beginning)
+				conns[i] = conn
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		return nil
+	}
+}
+
+// longTask runs a task whose event stream has about 50 MB, and returns its id.
+func (s *site) longTask(t *testing.T) string {
+	t.Helper()
+	const items = 100
+	client := rig.NewGRPC(rig.Dial(t, s.grpc, s.ann))
+	task, err := client.Create(t.Context(), &executorv1.CreateTaskRequest{
+		Goal: "much", McpIds: []string{"t"}, AutoExecute: proto.Bool(true), InputsJson: fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", 250_000)),
+		Playbook: "inputs: {text: {type: string}}\nsteps:\n" + strings.Repeat("- {tool: t/echo, input: {text: \"${inputs.text}\"}}\n", items) + "answer: done\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	if err := client.Watch(t.Context(), task.GetId(), 0, func(e *executorv1.ExecutorEvent) bool {
+		size += proto.Size(e)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the task's events have %d bytes; memory %d MB", size, s.memory(t)>>20)
+	if size < 45_000_000 {
+		t.Fatal("that is too little")
+	}
+	return task.GetId()
+}
