@@ -22,6 +22,9 @@ type batch struct {
 	facts   []*storagev1.Fact
 	actions []flow.LaneAction
 	changed bool
+	// posts and summary go to the topic whose message the task answers.
+	posts   []*storagev1.TopicFact
+	summary *storagev1.TopicSummary
 	// applied holds the numbers of the inbox commands in the batch; results holds their results.
 	applied []uint64
 	results []commandResult
@@ -163,6 +166,10 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 	}
 	next.LastSeq += uint64(len(t.Facts))
 	b.facts = append(b.facts, t.Facts...)
+	b.posts = append(b.posts, t.Posts...)
+	if t.Summary != nil {
+		b.summary = t.Summary
+	}
 	b.state, b.changed = next, true
 }
 
@@ -179,6 +186,9 @@ func (o *owner) transition(b *batch) journal.Transition {
 	}
 	if len(b.facts) > 0 {
 		t.Record = &storagev1.Record{Time: now, Usage: b.state.GetUsage(), Facts: b.facts}
+	}
+	if chat := o.head.GetChat(); chat != nil && (len(b.posts) > 0 || b.summary != nil) {
+		t.Post = &journal.Post{TopicID: chat.GetTopicId(), Now: time.Unix(0, now), Facts: b.posts, Summary: b.summary, Answers: chat.GetMessageSeq()}
 	}
 	return t
 }

@@ -95,6 +95,9 @@ func RunTime(c interface {
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []LaneAction
+	// Posts are facts for the topic whose message the task answers (Head.Chat), with at most one message. Summary, if set, becomes the agent's summary of that topic.
+	Posts   []*storagev1.TopicFact
+	Summary *storagev1.TopicSummary
 	// Unchanged reports that there is nothing to commit. The actions run anyway. After the result of an action, State is then as it was before.
 	Unchanged bool
 }

@@ -127,6 +127,116 @@ type Agents interface {
 	DeleteAgent(ctx context.Context, user, id string, ifRev uint64) error
 }
 
+// Topics stores topics: settings, facts, and the messages that wait to be dispatched to agents. A topic's facts are numbered 1, 2, 3 … without gaps.
+type Topics interface {
+	// CreateTopic stores a new topic with its first facts. If its creator already has a topic with that request_id, CreateTopic returns that topic's id and stores
+	// nothing, or ErrRequestReused if a different request created it.
+	CreateTopic(ctx context.Context, id string, t *storagev1.Topic, facts []*storagev1.TopicFact) (existing string, created bool, err error)
+	// Topic returns a topic. ErrNotFound.
+	Topic(ctx context.Context, id string) (*Topic, error)
+	// UpdateTopic stores a topic's new settings and the facts about them. ErrStale if t.Rev does not follow the stored rev, ErrNotFound.
+	UpdateTopic(ctx context.Context, id string, t *storagev1.Topic, now time.Time, facts []*storagev1.TopicFact) error
+	// Post adds facts to a topic. If they hold a message whose id the topic has, Post stores nothing and returns the seq of that message, and false. Otherwise it
+	// returns the seq of the first fact. ErrNotFound.
+	Post(ctx context.Context, p Post) (seq uint64, posted bool, err error)
+	// TopicRecords returns the records that hold facts with a seq greater than after, oldest first: the first such record, and as many more as fit into about
+	// maxBytes.
+	TopicRecords(ctx context.Context, id string, after uint64, maxBytes int) ([]TopicRecord, error)
+	// Messages returns a page of a topic's messages.
+	Messages(ctx context.Context, q MessageQuery) (MessagePage, error)
+	// Message returns a message by its id. ErrNotFound.
+	Message(ctx context.Context, topicID, messageID string) (*TopicMessage, error)
+	// Summary returns an agent's newest summary of a topic that no rollback reaches; nil if there is none.
+	Summary(ctx context.Context, topicID, agent string) (*storagev1.TopicSummary, error)
+	// ListTopics returns a page of a user's topics, the one with the newest message first.
+	ListTopics(ctx context.Context, q TopicQuery) (TopicPage, error)
+	// SweepTopics deletes at most max archived topics without messages after a time, and returns how many.
+	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
+	// Outbox returns the first messages that wait to be dispatched, oldest first. A message is put there with its post if the topic has agents.
+	Outbox(ctx context.Context, after uint64, max int) ([]Outgoing, error)
+	// Dispatched removes messages from the outbox.
+	Dispatched(ctx context.Context, numbers []uint64) error
+}
+
+// Post is an addition to a topic's facts.
+type Post struct {
+	TopicID string
+	Now     time.Time
+	// Facts hold at most one message, or several if a task posts them. A rollback among them marks the seqs from RolledBack.ToSeq + 1 up to its own.
+	Facts []*storagev1.TopicFact
+	// Summary, if set, becomes the agent's newest summary.
+	Summary *storagev1.TopicSummary
+	// Answers is the seq of the message that the facts are about. If it was rolled back, a message among the facts is rolled back too. 0: none.
+	Answers uint64
+}
+
+// Topic is a stored topic.
+type Topic struct {
+	ID string
+	*storagev1.Topic
+	State *storagev1.TopicState
+}
+
+// TopicRecord is a stored record of a topic with the seq of its first fact.
+type TopicRecord struct {
+	FirstSeq uint64
+	*storagev1.TopicRecord
+}
+
+// MessageQuery selects messages.
+type MessageQuery struct {
+	TopicID string
+	// From is the seq of the last message of the previous page; 0 for the first page.
+	From uint64
+	// OldestFirst lists from the oldest message on, otherwise from the newest.
+	OldestFirst bool
+	// RolledBack lists messages that were rolled back too.
+	RolledBack bool
+	Limit      int
+}
+
+// MessagePage is a page of messages.
+type MessagePage struct {
+	Messages []TopicMessage
+	More     bool
+}
+
+// TopicMessage is a stored message.
+type TopicMessage struct {
+	Seq uint64
+	// Time is nanoseconds since 1970.
+	Time int64
+	// TaskID is the task that posted it; empty if a person did.
+	TaskID string
+	// RolledBack reports that the topic was rolled back to an earlier message.
+	RolledBack bool
+	*storagev1.TopicMessage
+}
+
+// TopicQuery selects the topics to list.
+type TopicQuery struct {
+	User string
+	// From is the position after the previous page, as TopicPage.Next gave it; empty for the first page.
+	From     string
+	Archived bool
+	// AgentID selects topics that have this agent, added by the user; empty: all.
+	AgentID string
+	Limit   int
+}
+
+// TopicPage is a page of topics.
+type TopicPage struct {
+	Topics []*Topic
+	// Next is where the list continues; empty at its end.
+	Next string
+}
+
+// Outgoing is a message in the outbox.
+type Outgoing struct {
+	No uint64
+	*storagev1.Outgoing
+}
+
 // NewTask is the input of Create.
 type NewTask struct {
 	// ID is a UUID (version 7), so that ids sort by creation.
@@ -191,6 +301,8 @@ type Transition struct {
 	Record *storagev1.Record
 	// Applied holds the numbers of the commands that the checkpoint now includes. They leave the inbox.
 	Applied []uint64
+	// Post is stored with the transition; nil if there is none. If its topic does not exist any more, the transition is stored without it.
+	Post *Post
 }
 
 // Task is a stored task.

@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	v11 "pawl.dev/proto/gen/pawl/common/v1"
+	v12 "pawl.dev/proto/gen/pawl/conversation/v1"
 	v1 "pawl.dev/proto/gen/pawl/executor/v1"
 	reflect "reflect"
 	sync "sync"
@@ -171,7 +172,9 @@ type TaskHead struct {
 	// Exact JSON of the playbook's inputs; empty for none.
 	InputsJson string `protobuf:"bytes,20,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
 	// How its plan is worked on; absent in flows without a plan.
-	PlanOptions   *v1.PlanOptions `protobuf:"bytes,21,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	PlanOptions *v1.PlanOptions `protobuf:"bytes,21,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	// The message of a topic that it answers; absent if it answers none.
+	Chat          *Chat `protobuf:"bytes,22,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +356,1997 @@ func (x *TaskHead) GetPlanOptions() *v1.PlanOptions {
 	return nil
 }
 
+func (x *TaskHead) GetChat() *Chat {
+	if x != nil {
+		return x.Chat
+	}
+	return nil
+}
+
+// The message of a topic that a task answers, and how.
+type Chat struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The topic, as a UUID.
+	TopicId string `protobuf:"bytes,1,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
+	// The message.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The seq of the fact that posted it.
+	MessageSeq uint64 `protobuf:"varint,3,opt,name=message_seq,json=messageSeq,proto3" json:"message_seq,omitempty"`
+	// The name of the agent in the topic.
+	Agent string `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Its display name.
+	AgentName string `protobuf:"bytes,5,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// Its picture, as a URL.
+	AgentAvatar string `protobuf:"bytes,6,opt,name=agent_avatar,json=agentAvatar,proto3" json:"agent_avatar,omitempty"`
+	// The name of the message's sender.
+	Sender string `protobuf:"bytes,7,opt,name=sender,proto3" json:"sender,omitempty"`
+	// An agent sent it.
+	FromAgent bool `protobuf:"varint,8,opt,name=from_agent,json=fromAgent,proto3" json:"from_agent,omitempty"`
+	// The planner decides whether the agent responds; otherwise it responds.
+	Decide bool `protobuf:"varint,9,opt,name=decide,proto3" json:"decide,omitempty"`
+	// The flow has six phases (V2) instead of rounds (V1).
+	Phases bool `protobuf:"varint,10,opt,name=phases,proto3" json:"phases,omitempty"`
+	// The names of the agents that passed the message on, oldest first.
+	PassedBy []string `protobuf:"bytes,11,rep,name=passed_by,json=passedBy,proto3" json:"passed_by,omitempty"`
+	// The message is an agent's report of a failed server, which the agent explains.
+	McpError bool `protobuf:"varint,12,opt,name=mcp_error,json=mcpError,proto3" json:"mcp_error,omitempty"`
+	// The call that the message asks for; absent if it asks for none.
+	Call *ChatCall `protobuf:"bytes,13,opt,name=call,proto3" json:"call,omitempty"`
+	// The number of messages by which the process has re-entered itself.
+	Rounds uint32 `protobuf:"varint,14,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	// The names of the other agents of the topic.
+	OtherAgents   []string `protobuf:"bytes,15,rep,name=other_agents,json=otherAgents,proto3" json:"other_agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chat) Reset() {
+	*x = Chat{}
+	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chat) ProtoMessage() {}
+
+func (x *Chat) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chat.ProtoReflect.Descriptor instead.
+func (*Chat) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Chat) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
+}
+
+func (x *Chat) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Chat) GetMessageSeq() uint64 {
+	if x != nil {
+		return x.MessageSeq
+	}
+	return 0
+}
+
+func (x *Chat) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Chat) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *Chat) GetAgentAvatar() string {
+	if x != nil {
+		return x.AgentAvatar
+	}
+	return ""
+}
+
+func (x *Chat) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *Chat) GetFromAgent() bool {
+	if x != nil {
+		return x.FromAgent
+	}
+	return false
+}
+
+func (x *Chat) GetDecide() bool {
+	if x != nil {
+		return x.Decide
+	}
+	return false
+}
+
+func (x *Chat) GetPhases() bool {
+	if x != nil {
+		return x.Phases
+	}
+	return false
+}
+
+func (x *Chat) GetPassedBy() []string {
+	if x != nil {
+		return x.PassedBy
+	}
+	return nil
+}
+
+func (x *Chat) GetMcpError() bool {
+	if x != nil {
+		return x.McpError
+	}
+	return false
+}
+
+func (x *Chat) GetCall() *ChatCall {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *Chat) GetRounds() uint32 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+func (x *Chat) GetOtherAgents() []string {
+	if x != nil {
+		return x.OtherAgents
+	}
+	return nil
+}
+
+// A call that a message asks for (`ext.tool_call`).
+type ChatCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tool.
+	ToolId string `protobuf:"bytes,1,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
+	// Exact JSON of the input.
+	InputJson string `protobuf:"bytes,2,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// Why, for people; may be empty.
+	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChatCall) Reset() {
+	*x = ChatCall{}
+	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChatCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChatCall) ProtoMessage() {}
+
+func (x *ChatCall) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChatCall.ProtoReflect.Descriptor instead.
+func (*ChatCall) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ChatCall) GetToolId() string {
+	if x != nil {
+		return x.ToolId
+	}
+	return ""
+}
+
+func (x *ChatCall) GetInputJson() string {
+	if x != nil {
+		return x.InputJson
+	}
+	return ""
+}
+
+func (x *ChatCall) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+// A topic's settings and participants.
+type Topic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name for people.
+	DisplayName string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// What it is about.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Nothing can be posted.
+	Archived bool `protobuf:"varint,3,opt,name=archived,proto3" json:"archived,omitempty"`
+	// The participants, in the order in which they were added.
+	Participants []*Participant `protobuf:"bytes,4,rep,name=participants,proto3" json:"participants,omitempty"`
+	// The number of commits of these settings; the first created the topic.
+	Rev uint64 `protobuf:"varint,5,opt,name=rev,proto3" json:"rev,omitempty"`
+	// When it was created, in nanoseconds since 1970.
+	CreateTime int64 `protobuf:"varint,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// The user who created it.
+	UserSub string `protobuf:"bytes,7,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
+	// The client's request_id of its creation.
+	RequestId string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// SHA-256 of that request.
+	RequestHash   []byte `protobuf:"bytes,9,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Topic) Reset() {
+	*x = Topic{}
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Topic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Topic) ProtoMessage() {}
+
+func (x *Topic) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Topic.ProtoReflect.Descriptor instead.
+func (*Topic) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Topic) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *Topic) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Topic) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
+func (x *Topic) GetParticipants() []*Participant {
+	if x != nil {
+		return x.Participants
+	}
+	return nil
+}
+
+func (x *Topic) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *Topic) GetCreateTime() int64 {
+	if x != nil {
+		return x.CreateTime
+	}
+	return 0
+}
+
+func (x *Topic) GetUserSub() string {
+	if x != nil {
+		return x.UserSub
+	}
+	return ""
+}
+
+func (x *Topic) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Topic) GetRequestHash() []byte {
+	if x != nil {
+		return x.RequestHash
+	}
+	return nil
+}
+
+// A person or an agent in a topic.
+type Participant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it within the topic.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The user; empty for an agent.
+	UserSub string `protobuf:"bytes,2,opt,name=user_sub,json=userSub,proto3" json:"user_sub,omitempty"`
+	// The agent; empty for a person.
+	AgentId string `protobuf:"bytes,3,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// What it may do.
+	Role v12.Role `protobuf:"varint,4,opt,name=role,proto3,enum=pawl.conversation.v1.Role" json:"role,omitempty"`
+	// A name for people.
+	DisplayName string `protobuf:"bytes,5,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// A picture, as a URL.
+	AvatarUrl string `protobuf:"bytes,6,opt,name=avatar_url,json=avatarUrl,proto3" json:"avatar_url,omitempty"`
+	// The user who added it, and with whose rights an agent acts.
+	AddedBy string `protobuf:"bytes,7,opt,name=added_by,json=addedBy,proto3" json:"added_by,omitempty"`
+	// When it was added, in nanoseconds since 1970.
+	CreateTime    int64 `protobuf:"varint,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Participant) Reset() {
+	*x = Participant{}
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Participant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Participant) ProtoMessage() {}
+
+func (x *Participant) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Participant.ProtoReflect.Descriptor instead.
+func (*Participant) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Participant) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Participant) GetUserSub() string {
+	if x != nil {
+		return x.UserSub
+	}
+	return ""
+}
+
+func (x *Participant) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *Participant) GetRole() v12.Role {
+	if x != nil {
+		return x.Role
+	}
+	return v12.Role(0)
+}
+
+func (x *Participant) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *Participant) GetAvatarUrl() string {
+	if x != nil {
+		return x.AvatarUrl
+	}
+	return ""
+}
+
+func (x *Participant) GetAddedBy() string {
+	if x != nil {
+		return x.AddedBy
+	}
+	return ""
+}
+
+func (x *Participant) GetCreateTime() int64 {
+	if x != nil {
+		return x.CreateTime
+	}
+	return 0
+}
+
+// What changes in a topic with each post.
+type TopicState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The seq of the newest fact.
+	LastSeq uint64 `protobuf:"varint,1,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	// The number of messages, also those that were rolled back.
+	MessageCount uint64 `protobuf:"varint,2,opt,name=message_count,json=messageCount,proto3" json:"message_count,omitempty"`
+	// When the newest message was posted, in nanoseconds since 1970; the topic's creation if there is none.
+	ActiveTime int64 `protobuf:"varint,3,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	// The seqs that were rolled back, in order, without overlaps.
+	RolledBack []*SeqRange `protobuf:"bytes,4,rep,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
+	// New messages go to the outbox, because the topic has agents.
+	Dispatches    bool `protobuf:"varint,5,opt,name=dispatches,proto3" json:"dispatches,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicState) Reset() {
+	*x = TopicState{}
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicState) ProtoMessage() {}
+
+func (x *TopicState) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicState.ProtoReflect.Descriptor instead.
+func (*TopicState) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TopicState) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+func (x *TopicState) GetMessageCount() uint64 {
+	if x != nil {
+		return x.MessageCount
+	}
+	return 0
+}
+
+func (x *TopicState) GetActiveTime() int64 {
+	if x != nil {
+		return x.ActiveTime
+	}
+	return 0
+}
+
+func (x *TopicState) GetRolledBack() []*SeqRange {
+	if x != nil {
+		return x.RolledBack
+	}
+	return nil
+}
+
+func (x *TopicState) GetDispatches() bool {
+	if x != nil {
+		return x.Dispatches
+	}
+	return false
+}
+
+// Seqs from first to last.
+type SeqRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first.
+	First uint64 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	// The last.
+	Last          uint64 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeqRange) Reset() {
+	*x = SeqRange{}
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeqRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeqRange) ProtoMessage() {}
+
+func (x *SeqRange) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeqRange.ProtoReflect.Descriptor instead.
+func (*SeqRange) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SeqRange) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *SeqRange) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+// The facts of a topic that were committed together. Its key is the seq of the first one.
+type TopicRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was committed, in nanoseconds since 1970.
+	Time int64 `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The facts, in order; each is one event.
+	Facts         []*TopicFact `protobuf:"bytes,2,rep,name=facts,proto3" json:"facts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicRecord) Reset() {
+	*x = TopicRecord{}
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicRecord) ProtoMessage() {}
+
+func (x *TopicRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicRecord.ProtoReflect.Descriptor instead.
+func (*TopicRecord) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TopicRecord) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *TopicRecord) GetFacts() []*TopicFact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+// Something that happened in a topic.
+type TopicFact struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the agent whose work it is about; empty if it is about none.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The message that the agent works on.
+	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The task that works on it.
+	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its kind.
+	//
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*TopicFact_Message
+	//	*TopicFact_RolledBack
+	//	*TopicFact_TopicUpdated
+	//	*TopicFact_ParticipantUpdated
+	//	*TopicFact_AgentJoined
+	//	*TopicFact_ParticipantLeft
+	//	*TopicFact_AgentReceived
+	//	*TopicFact_AgentDeciding
+	//	*TopicFact_AgentDecision
+	//	*TopicFact_AgentThinking
+	//	*TopicFact_StreamChunk
+	//	*TopicFact_StreamDone
+	//	*TopicFact_AgentSilent
+	//	*TopicFact_Process
+	Kind          isTopicFact_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicFact) Reset() {
+	*x = TopicFact{}
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicFact) ProtoMessage() {}
+
+func (x *TopicFact) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicFact.ProtoReflect.Descriptor instead.
+func (*TopicFact) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TopicFact) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *TopicFact) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *TopicFact) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TopicFact) GetKind() isTopicFact_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *TopicFact) GetMessage() *TopicMessage {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_Message); ok {
+			return x.Message
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetRolledBack() *RolledBack {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_RolledBack); ok {
+			return x.RolledBack
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetTopicUpdated() *TopicUpdated {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_TopicUpdated); ok {
+			return x.TopicUpdated
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetParticipantUpdated() *Participant {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_ParticipantUpdated); ok {
+			return x.ParticipantUpdated
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetAgentJoined() *Participant {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentJoined); ok {
+			return x.AgentJoined
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetParticipantLeft() *ParticipantLeft {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_ParticipantLeft); ok {
+			return x.ParticipantLeft
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetAgentReceived() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentReceived); ok {
+			return x.AgentReceived
+		}
+	}
+	return false
+}
+
+func (x *TopicFact) GetAgentDeciding() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentDeciding); ok {
+			return x.AgentDeciding
+		}
+	}
+	return false
+}
+
+func (x *TopicFact) GetAgentDecision() *AgentDecision {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentDecision); ok {
+			return x.AgentDecision
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetAgentThinking() bool {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentThinking); ok {
+			return x.AgentThinking
+		}
+	}
+	return false
+}
+
+func (x *TopicFact) GetStreamChunk() *StreamChunk {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_StreamChunk); ok {
+			return x.StreamChunk
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetStreamDone() *StreamDone {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_StreamDone); ok {
+			return x.StreamDone
+		}
+	}
+	return nil
+}
+
+func (x *TopicFact) GetAgentSilent() string {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_AgentSilent); ok {
+			return x.AgentSilent
+		}
+	}
+	return ""
+}
+
+func (x *TopicFact) GetProcess() *ProcessNote {
+	if x != nil {
+		if x, ok := x.Kind.(*TopicFact_Process); ok {
+			return x.Process
+		}
+	}
+	return nil
+}
+
+type isTopicFact_Kind interface {
+	isTopicFact_Kind()
+}
+
+type TopicFact_Message struct {
+	// NEW_MESSAGE.
+	Message *TopicMessage `protobuf:"bytes,10,opt,name=message,proto3,oneof"`
+}
+
+type TopicFact_RolledBack struct {
+	// MESSAGES_ROLLED_BACK.
+	RolledBack *RolledBack `protobuf:"bytes,11,opt,name=rolled_back,json=rolledBack,proto3,oneof"`
+}
+
+type TopicFact_TopicUpdated struct {
+	// TOPIC_UPDATED.
+	TopicUpdated *TopicUpdated `protobuf:"bytes,12,opt,name=topic_updated,json=topicUpdated,proto3,oneof"`
+}
+
+type TopicFact_ParticipantUpdated struct {
+	// TOPIC_PARTICIPANTS_UPDATED.
+	ParticipantUpdated *Participant `protobuf:"bytes,13,opt,name=participant_updated,json=participantUpdated,proto3,oneof"`
+}
+
+type TopicFact_AgentJoined struct {
+	// AGENT_JOINED.
+	AgentJoined *Participant `protobuf:"bytes,14,opt,name=agent_joined,json=agentJoined,proto3,oneof"`
+}
+
+type TopicFact_ParticipantLeft struct {
+	// PARTICIPANT_LEFT, with the participant.
+	ParticipantLeft *ParticipantLeft `protobuf:"bytes,15,opt,name=participant_left,json=participantLeft,proto3,oneof"`
+}
+
+type TopicFact_AgentReceived struct {
+	// AGENT_RECEIVED.
+	AgentReceived bool `protobuf:"varint,16,opt,name=agent_received,json=agentReceived,proto3,oneof"`
+}
+
+type TopicFact_AgentDeciding struct {
+	// AGENT_DECIDING.
+	AgentDeciding bool `protobuf:"varint,17,opt,name=agent_deciding,json=agentDeciding,proto3,oneof"`
+}
+
+type TopicFact_AgentDecision struct {
+	// AGENT_DECISION_MADE.
+	AgentDecision *AgentDecision `protobuf:"bytes,18,opt,name=agent_decision,json=agentDecision,proto3,oneof"`
+}
+
+type TopicFact_AgentThinking struct {
+	// AGENT_THINKING.
+	AgentThinking bool `protobuf:"varint,19,opt,name=agent_thinking,json=agentThinking,proto3,oneof"`
+}
+
+type TopicFact_StreamChunk struct {
+	// AGENT_STREAM_CHUNK.
+	StreamChunk *StreamChunk `protobuf:"bytes,20,opt,name=stream_chunk,json=streamChunk,proto3,oneof"`
+}
+
+type TopicFact_StreamDone struct {
+	// AGENT_STREAM_DONE.
+	StreamDone *StreamDone `protobuf:"bytes,21,opt,name=stream_done,json=streamDone,proto3,oneof"`
+}
+
+type TopicFact_AgentSilent struct {
+	// AGENT_SILENT, with its reason.
+	AgentSilent string `protobuf:"bytes,22,opt,name=agent_silent,json=agentSilent,proto3,oneof"`
+}
+
+type TopicFact_Process struct {
+	// PROCESS_EVENT.
+	Process *ProcessNote `protobuf:"bytes,23,opt,name=process,proto3,oneof"`
+}
+
+func (*TopicFact_Message) isTopicFact_Kind() {}
+
+func (*TopicFact_RolledBack) isTopicFact_Kind() {}
+
+func (*TopicFact_TopicUpdated) isTopicFact_Kind() {}
+
+func (*TopicFact_ParticipantUpdated) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentJoined) isTopicFact_Kind() {}
+
+func (*TopicFact_ParticipantLeft) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentReceived) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentDeciding) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentDecision) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentThinking) isTopicFact_Kind() {}
+
+func (*TopicFact_StreamChunk) isTopicFact_Kind() {}
+
+func (*TopicFact_StreamDone) isTopicFact_Kind() {}
+
+func (*TopicFact_AgentSilent) isTopicFact_Kind() {}
+
+func (*TopicFact_Process) isTopicFact_Kind() {}
+
+// The messages after one were rolled back.
+type RolledBack struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest message that still counts; empty if none does.
+	ToMessageId string `protobuf:"bytes,1,opt,name=to_message_id,json=toMessageId,proto3" json:"to_message_id,omitempty"`
+	// Its seq; 0 if none counts.
+	ToSeq uint64 `protobuf:"varint,2,opt,name=to_seq,json=toSeq,proto3" json:"to_seq,omitempty"`
+	// The name of the participant who rolled back.
+	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RolledBack) Reset() {
+	*x = RolledBack{}
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RolledBack) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RolledBack) ProtoMessage() {}
+
+func (x *RolledBack) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RolledBack.ProtoReflect.Descriptor instead.
+func (*RolledBack) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RolledBack) GetToMessageId() string {
+	if x != nil {
+		return x.ToMessageId
+	}
+	return ""
+}
+
+func (x *RolledBack) GetToSeq() uint64 {
+	if x != nil {
+		return x.ToSeq
+	}
+	return 0
+}
+
+func (x *RolledBack) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// A topic's settings after a change.
+type TopicUpdated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name for people.
+	DisplayName string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// What it is about.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// It is archived.
+	Archived bool `protobuf:"varint,3,opt,name=archived,proto3" json:"archived,omitempty"`
+	// The name of the participant who changed it.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicUpdated) Reset() {
+	*x = TopicUpdated{}
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicUpdated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicUpdated) ProtoMessage() {}
+
+func (x *TopicUpdated) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicUpdated.ProtoReflect.Descriptor instead.
+func (*TopicUpdated) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TopicUpdated) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *TopicUpdated) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *TopicUpdated) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
+}
+
+func (x *TopicUpdated) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// How an agent responds to a message.
+type AgentDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The decision.
+	Kind v12.AgentDecision_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=pawl.conversation.v1.AgentDecision_Kind" json:"kind,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The agent that the message is delegated to.
+	DelegateTo    string `protobuf:"bytes,3,opt,name=delegate_to,json=delegateTo,proto3" json:"delegate_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentDecision) Reset() {
+	*x = AgentDecision{}
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentDecision) ProtoMessage() {}
+
+func (x *AgentDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentDecision.ProtoReflect.Descriptor instead.
+func (*AgentDecision) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AgentDecision) GetKind() v12.AgentDecision_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return v12.AgentDecision_Kind(0)
+}
+
+func (x *AgentDecision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AgentDecision) GetDelegateTo() string {
+	if x != nil {
+		return x.DelegateTo
+	}
+	return ""
+}
+
+// A piece of a reply.
+type StreamChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message that the reply becomes.
+	ReplyId string `protobuf:"bytes,1,opt,name=reply_id,json=replyId,proto3" json:"reply_id,omitempty"`
+	// Where the piece begins, in bytes.
+	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The piece.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamChunk) Reset() {
+	*x = StreamChunk{}
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamChunk) ProtoMessage() {}
+
+func (x *StreamChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamChunk.ProtoReflect.Descriptor instead.
+func (*StreamChunk) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *StreamChunk) GetReplyId() string {
+	if x != nil {
+		return x.ReplyId
+	}
+	return ""
+}
+
+func (x *StreamChunk) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StreamChunk) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// The end of a reply.
+type StreamDone struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message that the reply became.
+	ReplyId string `protobuf:"bytes,1,opt,name=reply_id,json=replyId,proto3" json:"reply_id,omitempty"`
+	// Its length in bytes.
+	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Why it ended early; empty if it is complete.
+	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamDone) Reset() {
+	*x = StreamDone{}
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamDone) ProtoMessage() {}
+
+func (x *StreamDone) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamDone.ProtoReflect.Descriptor instead.
+func (*StreamDone) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *StreamDone) GetReplyId() string {
+	if x != nil {
+		return x.ReplyId
+	}
+	return ""
+}
+
+func (x *StreamDone) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StreamDone) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// The beginning or the end of a phase of an agent's process. The rest of the event is in the head of the agent's task.
+type ProcessNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The phase.
+	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	// `running`, `completed` or `error`.
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// The class of the message; empty until it is known.
+	MsgType string `protobuf:"bytes,3,opt,name=msg_type,json=msgType,proto3" json:"msg_type,omitempty"`
+	// The model's decision; empty until it is known.
+	LlmDecision string `protobuf:"bytes,4,opt,name=llm_decision,json=llmDecision,proto3" json:"llm_decision,omitempty"`
+	// The phases that have ended.
+	ProcessSteps []string `protobuf:"bytes,5,rep,name=process_steps,json=processSteps,proto3" json:"process_steps,omitempty"`
+	// The reply was sent, or the message needs none.
+	IsComplete bool `protobuf:"varint,6,opt,name=is_complete,json=isComplete,proto3" json:"is_complete,omitempty"`
+	// Why the phase failed.
+	Error string `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
+	// The agent's id.
+	AgentId string `protobuf:"bytes,8,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The agent's display name.
+	AgentName string `protobuf:"bytes,9,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// The agent's picture, as a URL.
+	AgentAvatar   string `protobuf:"bytes,10,opt,name=agent_avatar,json=agentAvatar,proto3" json:"agent_avatar,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessNote) Reset() {
+	*x = ProcessNote{}
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessNote) ProtoMessage() {}
+
+func (x *ProcessNote) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessNote.ProtoReflect.Descriptor instead.
+func (*ProcessNote) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ProcessNote) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetMsgType() string {
+	if x != nil {
+		return x.MsgType
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetLlmDecision() string {
+	if x != nil {
+		return x.LlmDecision
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetProcessSteps() []string {
+	if x != nil {
+		return x.ProcessSteps
+	}
+	return nil
+}
+
+func (x *ProcessNote) GetIsComplete() bool {
+	if x != nil {
+		return x.IsComplete
+	}
+	return false
+}
+
+func (x *ProcessNote) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *ProcessNote) GetAgentAvatar() string {
+	if x != nil {
+		return x.AgentAvatar
+	}
+	return ""
+}
+
+// A picture, sound or file of a message.
+type Media struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `image`, `audio`, `video` or `file`.
+	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	// The media type.
+	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
+	// Where it is.
+	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
+	// The bytes in base64; a large string is stored once as a payload.
+	DataBase64 string `protobuf:"bytes,4,opt,name=data_base64,json=dataBase64,proto3" json:"data_base64,omitempty"`
+	// A file name.
+	Name          string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Media) Reset() {
+	*x = Media{}
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Media) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Media) ProtoMessage() {}
+
+func (x *Media) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Media.ProtoReflect.Descriptor instead.
+func (*Media) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Media) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Media) GetMimeType() string {
+	if x != nil {
+		return x.MimeType
+	}
+	return ""
+}
+
+func (x *Media) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Media) GetDataBase64() string {
+	if x != nil {
+		return x.DataBase64
+	}
+	return ""
+}
+
+func (x *Media) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// A wait as a message of a topic shows it.
+type WaitNote struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the wait within its task.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The kind of answer that it needs.
+	Kind v1.WaitKind `protobuf:"varint,2,opt,name=kind,proto3,enum=pawl.executor.v1.WaitKind" json:"kind,omitempty"`
+	// The step; empty if it is about none.
+	StepId string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// The tool of the step.
+	ToolId string `protobuf:"bytes,4,opt,name=tool_id,json=toolId,proto3" json:"tool_id,omitempty"`
+	// What the person reads.
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// The risk.
+	Risk *RiskNote `protobuf:"bytes,6,opt,name=risk,proto3" json:"risk,omitempty"`
+	// The step's input as JSON.
+	InputJson string `protobuf:"bytes,7,opt,name=input_json,json=inputJson,proto3" json:"input_json,omitempty"`
+	// JSON Schema of what is missing.
+	ParamsSchemaJson string `protobuf:"bytes,8,opt,name=params_schema_json,json=paramsSchemaJson,proto3" json:"params_schema_json,omitempty"`
+	// The hash of the question.
+	Hash string `protobuf:"bytes,9,opt,name=hash,proto3" json:"hash,omitempty"`
+	// When it was asked, in nanoseconds since 1970.
+	CreateTime int64 `protobuf:"varint,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Its deadline, in nanoseconds since 1970; 0 if it has none.
+	Deadline int64 `protobuf:"varint,11,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// A page to open in a browser.
+	Url           string `protobuf:"bytes,12,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitNote) Reset() {
+	*x = WaitNote{}
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitNote) ProtoMessage() {}
+
+func (x *WaitNote) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitNote.ProtoReflect.Descriptor instead.
+func (*WaitNote) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WaitNote) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WaitNote) GetKind() v1.WaitKind {
+	if x != nil {
+		return x.Kind
+	}
+	return v1.WaitKind(0)
+}
+
+func (x *WaitNote) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *WaitNote) GetToolId() string {
+	if x != nil {
+		return x.ToolId
+	}
+	return ""
+}
+
+func (x *WaitNote) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *WaitNote) GetRisk() *RiskNote {
+	if x != nil {
+		return x.Risk
+	}
+	return nil
+}
+
+func (x *WaitNote) GetInputJson() string {
+	if x != nil {
+		return x.InputJson
+	}
+	return ""
+}
+
+func (x *WaitNote) GetParamsSchemaJson() string {
+	if x != nil {
+		return x.ParamsSchemaJson
+	}
+	return ""
+}
+
+func (x *WaitNote) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *WaitNote) GetCreateTime() int64 {
+	if x != nil {
+		return x.CreateTime
+	}
+	return 0
+}
+
+func (x *WaitNote) GetDeadline() int64 {
+	if x != nil {
+		return x.Deadline
+	}
+	return 0
+}
+
+func (x *WaitNote) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+// A participant was removed.
+type ParticipantLeft struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The participant.
+	Participant *Participant `protobuf:"bytes,1,opt,name=participant,proto3" json:"participant,omitempty"`
+	// The name of the participant who removed it.
+	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParticipantLeft) Reset() {
+	*x = ParticipantLeft{}
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParticipantLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParticipantLeft) ProtoMessage() {}
+
+func (x *ParticipantLeft) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParticipantLeft.ProtoReflect.Descriptor instead.
+func (*ParticipantLeft) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ParticipantLeft) GetParticipant() *Participant {
+	if x != nil {
+		return x.Participant
+	}
+	return nil
+}
+
+func (x *ParticipantLeft) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// A message of a topic.
+type TopicMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names it within the topic.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The name of the participant who posted it.
+	Sender string `protobuf:"bytes,2,opt,name=sender,proto3" json:"sender,omitempty"`
+	// An agent posted it.
+	FromAgent bool `protobuf:"varint,3,opt,name=from_agent,json=fromAgent,proto3" json:"from_agent,omitempty"`
+	// The text.
+	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	// Pictures, sound and files.
+	Media []*Media `protobuf:"bytes,5,rep,name=media,proto3" json:"media,omitempty"`
+	// Exact JSON of `ext`; empty for none.
+	ExtJson string `protobuf:"bytes,6,opt,name=ext_json,json=extJson,proto3" json:"ext_json,omitempty"`
+	// The message that it answers.
+	ReplyTo string `protobuf:"bytes,7,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	// The names of the participants that it mentions.
+	Mentions []string `protobuf:"bytes,8,rep,name=mentions,proto3" json:"mentions,omitempty"`
+	// What the task needs from a person; absent if the message asks nothing.
+	Wait *WaitNote `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The wait that it answered.
+	AnsweredWaitId string `protobuf:"bytes,10,opt,name=answered_wait_id,json=answeredWaitId,proto3" json:"answered_wait_id,omitempty"`
+	// The names of the agents that passed the conversation on since a person wrote, oldest first.
+	PassedBy []string `protobuf:"bytes,11,rep,name=passed_by,json=passedBy,proto3" json:"passed_by,omitempty"`
+	// The agent to whom it is delegated; empty if it is not.
+	DelegateTo string `protobuf:"bytes,12,opt,name=delegate_to,json=delegateTo,proto3" json:"delegate_to,omitempty"`
+	// The number of messages by which an agent's process has re-entered itself.
+	Rounds        uint32 `protobuf:"varint,13,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicMessage) Reset() {
+	*x = TopicMessage{}
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicMessage) ProtoMessage() {}
+
+func (x *TopicMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicMessage.ProtoReflect.Descriptor instead.
+func (*TopicMessage) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TopicMessage) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetFromAgent() bool {
+	if x != nil {
+		return x.FromAgent
+	}
+	return false
+}
+
+func (x *TopicMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetMedia() []*Media {
+	if x != nil {
+		return x.Media
+	}
+	return nil
+}
+
+func (x *TopicMessage) GetExtJson() string {
+	if x != nil {
+		return x.ExtJson
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetReplyTo() string {
+	if x != nil {
+		return x.ReplyTo
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetMentions() []string {
+	if x != nil {
+		return x.Mentions
+	}
+	return nil
+}
+
+func (x *TopicMessage) GetWait() *WaitNote {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *TopicMessage) GetAnsweredWaitId() string {
+	if x != nil {
+		return x.AnsweredWaitId
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetPassedBy() []string {
+	if x != nil {
+		return x.PassedBy
+	}
+	return nil
+}
+
+func (x *TopicMessage) GetDelegateTo() string {
+	if x != nil {
+		return x.DelegateTo
+	}
+	return ""
+}
+
+func (x *TopicMessage) GetRounds() uint32 {
+	if x != nil {
+		return x.Rounds
+	}
+	return 0
+}
+
+// An agent's summary of the beginning of a topic.
+type TopicSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the agent in the topic.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What is worth knowing.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The seq of the newest message that it covers.
+	ToSeq         uint64 `protobuf:"varint,3,opt,name=to_seq,json=toSeq,proto3" json:"to_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TopicSummary) Reset() {
+	*x = TopicSummary{}
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TopicSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TopicSummary) ProtoMessage() {}
+
+func (x *TopicSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TopicSummary.ProtoReflect.Descriptor instead.
+func (*TopicSummary) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *TopicSummary) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *TopicSummary) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TopicSummary) GetToSeq() uint64 {
+	if x != nil {
+		return x.ToSeq
+	}
+	return 0
+}
+
+// A message that has not been dispatched to agents yet. Its key is a number that grows.
+type Outgoing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The topic.
+	TopicId string `protobuf:"bytes,1,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
+	// The seq of the fact that posted the message.
+	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outgoing) Reset() {
+	*x = Outgoing{}
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outgoing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outgoing) ProtoMessage() {}
+
+func (x *Outgoing) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
+func (*Outgoing) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Outgoing) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
+}
+
+func (x *Outgoing) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // Where a task was forked from another one.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -366,7 +2360,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +2372,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[1]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +2385,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{1}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Fork) GetTaskId() string {
@@ -435,7 +2429,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +2441,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[2]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +2454,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{2}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Limits) GetMaxSteps() uint32 {
@@ -575,7 +2569,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +2581,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[3]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +2594,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{3}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Lane) GetId() uint32 {
@@ -756,7 +2750,7 @@ type QueuedStep struct {
 
 func (x *QueuedStep) Reset() {
 	*x = QueuedStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +2762,7 @@ func (x *QueuedStep) String() string {
 func (*QueuedStep) ProtoMessage() {}
 
 func (x *QueuedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[4]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +2775,7 @@ func (x *QueuedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedStep.ProtoReflect.Descriptor instead.
 func (*QueuedStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{4}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueuedStep) GetStep() *ActiveStep {
@@ -873,7 +2867,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +2879,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[5]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +2892,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{5}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Checkpoint) GetRev() uint64 {
@@ -1145,7 +3139,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +3151,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +3164,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Memory) GetSummary() string {
@@ -1204,7 +3198,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +3210,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +3223,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Grant) GetToolId() string {
@@ -1283,7 +3277,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +3289,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +3302,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -1373,7 +3367,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +3379,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +3392,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -1430,7 +3424,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +3436,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +3449,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -1542,7 +3536,7 @@ type ActiveStep struct {
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +3548,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +3561,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -1776,7 +3770,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +3782,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +3795,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Accepted) GetAskedHash() []byte {
@@ -1851,7 +3845,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +3857,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +3870,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -1927,7 +3921,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +3933,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +3946,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -2000,7 +3994,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +4006,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +4019,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Wait) GetId() string {
@@ -2120,7 +4114,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +4126,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +4139,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Record) GetTime() int64 {
@@ -2220,7 +4214,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +4226,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +4239,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -2689,7 +4683,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +4695,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +4708,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FlowStart) GetName() string {
@@ -2742,7 +4736,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +4748,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +4761,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -2790,7 +4784,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +4796,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +4809,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -2849,7 +4843,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +4855,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +4868,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -2928,7 +4922,7 @@ type PlanCreated struct {
 
 func (x *PlanCreated) Reset() {
 	*x = PlanCreated{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +4934,7 @@ func (x *PlanCreated) String() string {
 func (*PlanCreated) ProtoMessage() {}
 
 func (x *PlanCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +4947,7 @@ func (x *PlanCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCreated.ProtoReflect.Descriptor instead.
 func (*PlanCreated) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PlanCreated) GetMainTask() string {
@@ -3026,7 +5020,7 @@ type PlannedSubtask struct {
 
 func (x *PlannedSubtask) Reset() {
 	*x = PlannedSubtask{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +5032,7 @@ func (x *PlannedSubtask) String() string {
 func (*PlannedSubtask) ProtoMessage() {}
 
 func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +5045,7 @@ func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedSubtask.ProtoReflect.Descriptor instead.
 func (*PlannedSubtask) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlannedSubtask) GetId() string {
@@ -3111,7 +5105,7 @@ type SubtaskChanged struct {
 
 func (x *SubtaskChanged) Reset() {
 	*x = SubtaskChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +5117,7 @@ func (x *SubtaskChanged) String() string {
 func (*SubtaskChanged) ProtoMessage() {}
 
 func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +5130,7 @@ func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskChanged.ProtoReflect.Descriptor instead.
 func (*SubtaskChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubtaskChanged) GetFrom() v1.SubtaskStatus {
@@ -3177,7 +5171,7 @@ type Thought struct {
 
 func (x *Thought) Reset() {
 	*x = Thought{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +5183,7 @@ func (x *Thought) String() string {
 func (*Thought) ProtoMessage() {}
 
 func (x *Thought) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +5196,7 @@ func (x *Thought) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thought.ProtoReflect.Descriptor instead.
 func (*Thought) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Thought) GetNumber() uint32 {
@@ -3248,7 +5242,7 @@ type Reflection struct {
 
 func (x *Reflection) Reset() {
 	*x = Reflection{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +5254,7 @@ func (x *Reflection) String() string {
 func (*Reflection) ProtoMessage() {}
 
 func (x *Reflection) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +5267,7 @@ func (x *Reflection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
 func (*Reflection) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Reflection) GetDone() bool {
@@ -3316,7 +5310,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +5322,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +5335,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FileChanged) GetPath() string {
@@ -3392,7 +5386,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +5398,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +5411,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -3451,7 +5445,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +5457,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +5470,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -3522,7 +5516,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +5528,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +5541,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -3588,7 +5582,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +5594,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +5607,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -3659,7 +5653,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +5665,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +5678,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -3725,7 +5719,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +5731,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +5744,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -3796,7 +5790,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +5802,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +5815,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -3860,7 +5854,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +5866,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +5879,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -3924,7 +5918,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +5930,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +5943,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -3999,7 +5993,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4011,7 +6005,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4024,7 +6018,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Command) GetTime() int64 {
@@ -4193,7 +6187,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4205,7 +6199,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +6212,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Cancel) GetReason() string {
@@ -4252,7 +6246,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +6258,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +6271,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -4327,7 +6321,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +6333,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +6346,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -4432,7 +6426,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +6438,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +6451,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Pause) GetReason() string {
@@ -4478,7 +6472,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +6484,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +6497,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -4526,7 +6520,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4538,7 +6532,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4551,7 +6545,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -4581,7 +6575,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +6587,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +6600,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -4638,7 +6632,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +6644,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +6657,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -4702,7 +6696,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +6708,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +6721,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -4787,14 +6781,16 @@ type Agent struct {
 	// What to do if the outcome of a call is not known.
 	OnUnknownOutcome v1.OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
 	// How its tasks' plans are worked on.
-	PlanOptions   *v1.PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	PlanOptions *v1.PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	// How it takes part in topics.
+	ChatOptions   *v1.ChatOptions `protobuf:"bytes,18,opt,name=chat_options,json=chatOptions,proto3" json:"chat_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +6802,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +6815,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -4941,12 +6937,19 @@ func (x *Agent) GetPlanOptions() *v1.PlanOptions {
 	return nil
 }
 
+func (x *Agent) GetChatOptions() *v1.ChatOptions {
+	if x != nil {
+		return x.ChatOptions
+	}
+	return nil
+}
+
 var File_storage_v1_storage_proto protoreflect.FileDescriptor
 
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xa6\x06\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a pawl/conversation/v1/event.proto\x1a pawl/conversation/v1/topic.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xcc\x06\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -4972,7 +6975,185 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\ftrace_parent\x18\x13 \x01(\tR\vtraceParent\x12\x1f\n" +
 	"\vinputs_json\x18\x14 \x01(\tR\n" +
 	"inputsJson\x12@\n" +
-	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\"1\n" +
+	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12$\n" +
+	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\"\xbf\x03\n" +
+	"\x04Chat\x12\x19\n" +
+	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1f\n" +
+	"\vmessage_seq\x18\x03 \x01(\x04R\n" +
+	"messageSeq\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\x05 \x01(\tR\tagentName\x12!\n" +
+	"\fagent_avatar\x18\x06 \x01(\tR\vagentAvatar\x12\x16\n" +
+	"\x06sender\x18\a \x01(\tR\x06sender\x12\x1d\n" +
+	"\n" +
+	"from_agent\x18\b \x01(\bR\tfromAgent\x12\x16\n" +
+	"\x06decide\x18\t \x01(\bR\x06decide\x12\x16\n" +
+	"\x06phases\x18\n" +
+	" \x01(\bR\x06phases\x12\x1b\n" +
+	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12\x1b\n" +
+	"\tmcp_error\x18\f \x01(\bR\bmcpError\x12(\n" +
+	"\x04call\x18\r \x01(\v2\x14.storage.v1.ChatCallR\x04call\x12\x16\n" +
+	"\x06rounds\x18\x0e \x01(\rR\x06rounds\x12!\n" +
+	"\fother_agents\x18\x0f \x03(\tR\votherAgents\"d\n" +
+	"\bChatCall\x12\x17\n" +
+	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12\x1d\n" +
+	"\n" +
+	"input_json\x18\x02 \x01(\tR\tinputJson\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\"\xb5\x02\n" +
+	"\x05Topic\x12!\n" +
+	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
+	"\barchived\x18\x03 \x01(\bR\barchived\x12;\n" +
+	"\fparticipants\x18\x04 \x03(\v2\x17.storage.v1.ParticipantR\fparticipants\x12\x10\n" +
+	"\x03rev\x18\x05 \x01(\x04R\x03rev\x12\x1f\n" +
+	"\vcreate_time\x18\x06 \x01(\x03R\n" +
+	"createTime\x12\x19\n" +
+	"\buser_sub\x18\a \x01(\tR\auserSub\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\b \x01(\tR\trequestId\x12!\n" +
+	"\frequest_hash\x18\t \x01(\fR\vrequestHash\"\x85\x02\n" +
+	"\vParticipant\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\buser_sub\x18\x02 \x01(\tR\auserSub\x12\x19\n" +
+	"\bagent_id\x18\x03 \x01(\tR\aagentId\x12.\n" +
+	"\x04role\x18\x04 \x01(\x0e2\x1a.pawl.conversation.v1.RoleR\x04role\x12!\n" +
+	"\fdisplay_name\x18\x05 \x01(\tR\vdisplayName\x12\x1d\n" +
+	"\n" +
+	"avatar_url\x18\x06 \x01(\tR\tavatarUrl\x12\x19\n" +
+	"\badded_by\x18\a \x01(\tR\aaddedBy\x12\x1f\n" +
+	"\vcreate_time\x18\b \x01(\x03R\n" +
+	"createTime\"\xc4\x01\n" +
+	"\n" +
+	"TopicState\x12\x19\n" +
+	"\blast_seq\x18\x01 \x01(\x04R\alastSeq\x12#\n" +
+	"\rmessage_count\x18\x02 \x01(\x04R\fmessageCount\x12\x1f\n" +
+	"\vactive_time\x18\x03 \x01(\x03R\n" +
+	"activeTime\x125\n" +
+	"\vrolled_back\x18\x04 \x03(\v2\x14.storage.v1.SeqRangeR\n" +
+	"rolledBack\x12\x1e\n" +
+	"\n" +
+	"dispatches\x18\x05 \x01(\bR\n" +
+	"dispatches\"4\n" +
+	"\bSeqRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"N\n" +
+	"\vTopicRecord\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12+\n" +
+	"\x05facts\x18\x02 \x03(\v2\x15.storage.v1.TopicFactR\x05facts\"\xf9\x06\n" +
+	"\tTopicFact\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x17\n" +
+	"\atask_id\x18\x03 \x01(\tR\x06taskId\x124\n" +
+	"\amessage\x18\n" +
+	" \x01(\v2\x18.storage.v1.TopicMessageH\x00R\amessage\x129\n" +
+	"\vrolled_back\x18\v \x01(\v2\x16.storage.v1.RolledBackH\x00R\n" +
+	"rolledBack\x12?\n" +
+	"\rtopic_updated\x18\f \x01(\v2\x18.storage.v1.TopicUpdatedH\x00R\ftopicUpdated\x12J\n" +
+	"\x13participant_updated\x18\r \x01(\v2\x17.storage.v1.ParticipantH\x00R\x12participantUpdated\x12<\n" +
+	"\fagent_joined\x18\x0e \x01(\v2\x17.storage.v1.ParticipantH\x00R\vagentJoined\x12H\n" +
+	"\x10participant_left\x18\x0f \x01(\v2\x1b.storage.v1.ParticipantLeftH\x00R\x0fparticipantLeft\x12'\n" +
+	"\x0eagent_received\x18\x10 \x01(\bH\x00R\ragentReceived\x12'\n" +
+	"\x0eagent_deciding\x18\x11 \x01(\bH\x00R\ragentDeciding\x12B\n" +
+	"\x0eagent_decision\x18\x12 \x01(\v2\x19.storage.v1.AgentDecisionH\x00R\ragentDecision\x12'\n" +
+	"\x0eagent_thinking\x18\x13 \x01(\bH\x00R\ragentThinking\x12<\n" +
+	"\fstream_chunk\x18\x14 \x01(\v2\x17.storage.v1.StreamChunkH\x00R\vstreamChunk\x129\n" +
+	"\vstream_done\x18\x15 \x01(\v2\x16.storage.v1.StreamDoneH\x00R\n" +
+	"streamDone\x12#\n" +
+	"\fagent_silent\x18\x16 \x01(\tH\x00R\vagentSilent\x123\n" +
+	"\aprocess\x18\x17 \x01(\v2\x17.storage.v1.ProcessNoteH\x00R\aprocessB\x06\n" +
+	"\x04kind\"W\n" +
+	"\n" +
+	"RolledBack\x12\"\n" +
+	"\rto_message_id\x18\x01 \x01(\tR\vtoMessageId\x12\x15\n" +
+	"\x06to_seq\x18\x02 \x01(\x04R\x05toSeq\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\x7f\n" +
+	"\fTopicUpdated\x12!\n" +
+	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
+	"\barchived\x18\x03 \x01(\bR\barchived\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x86\x01\n" +
+	"\rAgentDecision\x12<\n" +
+	"\x04kind\x18\x01 \x01(\x0e2(.pawl.conversation.v1.AgentDecision.KindR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vdelegate_to\x18\x03 \x01(\tR\n" +
+	"delegateTo\"T\n" +
+	"\vStreamChunk\x12\x19\n" +
+	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"Q\n" +
+	"\n" +
+	"StreamDone\x12\x19\n" +
+	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\xb2\x02\n" +
+	"\vProcessNote\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x19\n" +
+	"\bmsg_type\x18\x03 \x01(\tR\amsgType\x12!\n" +
+	"\fllm_decision\x18\x04 \x01(\tR\vllmDecision\x12#\n" +
+	"\rprocess_steps\x18\x05 \x03(\tR\fprocessSteps\x12\x1f\n" +
+	"\vis_complete\x18\x06 \x01(\bR\n" +
+	"isComplete\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12\x19\n" +
+	"\bagent_id\x18\b \x01(\tR\aagentId\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\t \x01(\tR\tagentName\x12!\n" +
+	"\fagent_avatar\x18\n" +
+	" \x01(\tR\vagentAvatar\"\x7f\n" +
+	"\x05Media\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1b\n" +
+	"\tmime_type\x18\x02 \x01(\tR\bmimeType\x12\x10\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\x12\x1f\n" +
+	"\vdata_base64\x18\x04 \x01(\tR\n" +
+	"dataBase64\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"\xf0\x02\n" +
+	"\bWaitNote\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1a.pawl.executor.v1.WaitKindR\x04kind\x12\x17\n" +
+	"\astep_id\x18\x03 \x01(\tR\x06stepId\x12\x17\n" +
+	"\atool_id\x18\x04 \x01(\tR\x06toolId\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12(\n" +
+	"\x04risk\x18\x06 \x01(\v2\x14.storage.v1.RiskNoteR\x04risk\x12\x1d\n" +
+	"\n" +
+	"input_json\x18\a \x01(\tR\tinputJson\x12,\n" +
+	"\x12params_schema_json\x18\b \x01(\tR\x10paramsSchemaJson\x12\x12\n" +
+	"\x04hash\x18\t \x01(\tR\x04hash\x12\x1f\n" +
+	"\vcreate_time\x18\n" +
+	" \x01(\x03R\n" +
+	"createTime\x12\x1a\n" +
+	"\bdeadline\x18\v \x01(\x03R\bdeadline\x12\x10\n" +
+	"\x03url\x18\f \x01(\tR\x03url\"\\\n" +
+	"\x0fParticipantLeft\x129\n" +
+	"\vparticipant\x18\x01 \x01(\v2\x17.storage.v1.ParticipantR\vparticipant\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\x8e\x03\n" +
+	"\fTopicMessage\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06sender\x18\x02 \x01(\tR\x06sender\x12\x1d\n" +
+	"\n" +
+	"from_agent\x18\x03 \x01(\bR\tfromAgent\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12'\n" +
+	"\x05media\x18\x05 \x03(\v2\x11.storage.v1.MediaR\x05media\x12\x19\n" +
+	"\bext_json\x18\x06 \x01(\tR\aextJson\x12\x19\n" +
+	"\breply_to\x18\a \x01(\tR\areplyTo\x12\x1a\n" +
+	"\bmentions\x18\b \x03(\tR\bmentions\x12(\n" +
+	"\x04wait\x18\t \x01(\v2\x14.storage.v1.WaitNoteR\x04wait\x12(\n" +
+	"\x10answered_wait_id\x18\n" +
+	" \x01(\tR\x0eansweredWaitId\x12\x1b\n" +
+	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12\x1f\n" +
+	"\vdelegate_to\x18\f \x01(\tR\n" +
+	"delegateTo\x12\x16\n" +
+	"\x06rounds\x18\r \x01(\rR\x06rounds\"O\n" +
+	"\fTopicSummary\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
+	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\"7\n" +
+	"\bOutgoing\x12\x19\n" +
+	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
@@ -5341,7 +7522,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tTaskIndex\x128\n" +
 	"\x06status\x18\x01 \x01(\x0e2 .pawl.executor.v1.ExecutorStatusR\x06status\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12'\n" +
-	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\x84\x05\n" +
+	"\x0fconversation_id\x18\x03 \x01(\tR\x0econversationId\"\xc6\x05\n" +
 	"\x05Agent\x12!\n" +
 	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x17\n" +
@@ -5363,7 +7544,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06budget\x18\x0e \x01(\v2\x12.storage.v1.LimitsR\x06budget\x12!\n" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12@\n" +
-	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xa1\x02\n" +
+	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12@\n" +
+	"\fchat_options\x18\x12 \x01(\v2\x1d.pawl.executor.v1.ChatOptionsR\vchatOptions*\xa1\x02\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -5400,170 +7582,216 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
-	(*Fork)(nil),                // 2: storage.v1.Fork
-	(*Limits)(nil),              // 3: storage.v1.Limits
-	(*Lane)(nil),                // 4: storage.v1.Lane
-	(*QueuedStep)(nil),          // 5: storage.v1.QueuedStep
-	(*Checkpoint)(nil),          // 6: storage.v1.Checkpoint
-	(*Memory)(nil),              // 7: storage.v1.Memory
-	(*Grant)(nil),               // 8: storage.v1.Grant
-	(*Usage)(nil),               // 9: storage.v1.Usage
-	(*RiskNote)(nil),            // 10: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 11: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 12: storage.v1.ActiveStep
-	(*Accepted)(nil),            // 13: storage.v1.Accepted
-	(*InputAnswer)(nil),         // 14: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 15: storage.v1.Supplied
-	(*Wait)(nil),                // 16: storage.v1.Wait
-	(*Record)(nil),              // 17: storage.v1.Record
-	(*Fact)(nil),                // 18: storage.v1.Fact
-	(*FlowStart)(nil),           // 19: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 20: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 21: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 22: storage.v1.StepError
-	(*PlanCreated)(nil),         // 23: storage.v1.PlanCreated
-	(*PlannedSubtask)(nil),      // 24: storage.v1.PlannedSubtask
-	(*SubtaskChanged)(nil),      // 25: storage.v1.SubtaskChanged
-	(*Thought)(nil),             // 26: storage.v1.Thought
-	(*Reflection)(nil),          // 27: storage.v1.Reflection
-	(*FileChanged)(nil),         // 28: storage.v1.FileChanged
-	(*StepCancel)(nil),          // 29: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 30: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 31: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 32: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 33: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 34: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 35: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 36: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 37: storage.v1.ToolProgress
-	(*Command)(nil),             // 38: storage.v1.Command
-	(*Cancel)(nil),              // 39: storage.v1.Cancel
-	(*Approve)(nil),             // 40: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 41: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 42: storage.v1.Pause
-	(*Unpause)(nil),             // 43: storage.v1.Unpause
-	(*Reject)(nil),              // 44: storage.v1.Reject
-	(*SupplyParams)(nil),        // 45: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 46: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 47: storage.v1.TaskIndex
-	(*Agent)(nil),               // 48: storage.v1.Agent
-	(v1.Confirm)(0),             // 49: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 50: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 51: pawl.executor.v1.OnUnknownOutcome
-	(*v1.PlanOptions)(nil),      // 52: pawl.executor.v1.PlanOptions
-	(v1.ExecutorStatus)(0),      // 53: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 54: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 55: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 56: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 57: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 58: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 59: pawl.executor.v1.InputAnswer.Action
-	(v1.WaitKind)(0),            // 60: pawl.executor.v1.WaitKind
-	(v1.ErrorClass)(0),          // 61: pawl.executor.v1.ErrorClass
-	(v1.Recovery)(0),            // 62: pawl.executor.v1.Recovery
-	(v1.SubtaskStatus)(0),       // 63: pawl.executor.v1.SubtaskStatus
-	(v1.FileChangeType)(0),      // 64: pawl.executor.v1.FileChangeType
+	(*Chat)(nil),                // 2: storage.v1.Chat
+	(*ChatCall)(nil),            // 3: storage.v1.ChatCall
+	(*Topic)(nil),               // 4: storage.v1.Topic
+	(*Participant)(nil),         // 5: storage.v1.Participant
+	(*TopicState)(nil),          // 6: storage.v1.TopicState
+	(*SeqRange)(nil),            // 7: storage.v1.SeqRange
+	(*TopicRecord)(nil),         // 8: storage.v1.TopicRecord
+	(*TopicFact)(nil),           // 9: storage.v1.TopicFact
+	(*RolledBack)(nil),          // 10: storage.v1.RolledBack
+	(*TopicUpdated)(nil),        // 11: storage.v1.TopicUpdated
+	(*AgentDecision)(nil),       // 12: storage.v1.AgentDecision
+	(*StreamChunk)(nil),         // 13: storage.v1.StreamChunk
+	(*StreamDone)(nil),          // 14: storage.v1.StreamDone
+	(*ProcessNote)(nil),         // 15: storage.v1.ProcessNote
+	(*Media)(nil),               // 16: storage.v1.Media
+	(*WaitNote)(nil),            // 17: storage.v1.WaitNote
+	(*ParticipantLeft)(nil),     // 18: storage.v1.ParticipantLeft
+	(*TopicMessage)(nil),        // 19: storage.v1.TopicMessage
+	(*TopicSummary)(nil),        // 20: storage.v1.TopicSummary
+	(*Outgoing)(nil),            // 21: storage.v1.Outgoing
+	(*Fork)(nil),                // 22: storage.v1.Fork
+	(*Limits)(nil),              // 23: storage.v1.Limits
+	(*Lane)(nil),                // 24: storage.v1.Lane
+	(*QueuedStep)(nil),          // 25: storage.v1.QueuedStep
+	(*Checkpoint)(nil),          // 26: storage.v1.Checkpoint
+	(*Memory)(nil),              // 27: storage.v1.Memory
+	(*Grant)(nil),               // 28: storage.v1.Grant
+	(*Usage)(nil),               // 29: storage.v1.Usage
+	(*RiskNote)(nil),            // 30: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 31: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 32: storage.v1.ActiveStep
+	(*Accepted)(nil),            // 33: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 34: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 35: storage.v1.Supplied
+	(*Wait)(nil),                // 36: storage.v1.Wait
+	(*Record)(nil),              // 37: storage.v1.Record
+	(*Fact)(nil),                // 38: storage.v1.Fact
+	(*FlowStart)(nil),           // 39: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 40: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 41: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 42: storage.v1.StepError
+	(*PlanCreated)(nil),         // 43: storage.v1.PlanCreated
+	(*PlannedSubtask)(nil),      // 44: storage.v1.PlannedSubtask
+	(*SubtaskChanged)(nil),      // 45: storage.v1.SubtaskChanged
+	(*Thought)(nil),             // 46: storage.v1.Thought
+	(*Reflection)(nil),          // 47: storage.v1.Reflection
+	(*FileChanged)(nil),         // 48: storage.v1.FileChanged
+	(*StepCancel)(nil),          // 49: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 50: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 51: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 52: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 53: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 54: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 55: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 56: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 57: storage.v1.ToolProgress
+	(*Command)(nil),             // 58: storage.v1.Command
+	(*Cancel)(nil),              // 59: storage.v1.Cancel
+	(*Approve)(nil),             // 60: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 61: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 62: storage.v1.Pause
+	(*Unpause)(nil),             // 63: storage.v1.Unpause
+	(*Reject)(nil),              // 64: storage.v1.Reject
+	(*SupplyParams)(nil),        // 65: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 66: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 67: storage.v1.TaskIndex
+	(*Agent)(nil),               // 68: storage.v1.Agent
+	(v1.Confirm)(0),             // 69: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 70: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 71: pawl.executor.v1.OnUnknownOutcome
+	(*v1.PlanOptions)(nil),      // 72: pawl.executor.v1.PlanOptions
+	(v12.Role)(0),               // 73: pawl.conversation.v1.Role
+	(v12.AgentDecision_Kind)(0), // 74: pawl.conversation.v1.AgentDecision.Kind
+	(v1.WaitKind)(0),            // 75: pawl.executor.v1.WaitKind
+	(v1.ExecutorStatus)(0),      // 76: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 77: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 78: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 79: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 80: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 81: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 82: pawl.executor.v1.InputAnswer.Action
+	(v1.ErrorClass)(0),          // 83: pawl.executor.v1.ErrorClass
+	(v1.Recovery)(0),            // 84: pawl.executor.v1.Recovery
+	(v1.SubtaskStatus)(0),       // 85: pawl.executor.v1.SubtaskStatus
+	(v1.FileChangeType)(0),      // 86: pawl.executor.v1.FileChangeType
+	(*v1.ChatOptions)(nil),      // 87: pawl.executor.v1.ChatOptions
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	49, // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	50, // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
-	3,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	51, // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	2,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	52, // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	0,  // 6: storage.v1.Lane.phase:type_name -> storage.v1.Phase
-	0,  // 7: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
-	12, // 8: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
-	5,  // 9: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
-	12, // 10: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
-	53, // 11: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	10, // 12: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	16, // 13: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	9,  // 14: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	11, // 15: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	8,  // 16: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	7,  // 17: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
-	4,  // 18: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
-	11, // 19: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
-	54, // 20: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	54, // 21: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	55, // 22: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	56, // 23: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	57, // 24: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	58, // 25: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	54, // 26: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	10, // 27: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	11, // 28: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	15, // 29: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	14, // 30: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	13, // 31: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	54, // 32: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	59, // 33: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	60, // 34: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	9,  // 35: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	18, // 36: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	56, // 37: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	53, // 38: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	19, // 39: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	20, // 40: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	21, // 41: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	11, // 42: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	21, // 43: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
-	22, // 44: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	29, // 45: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	30, // 46: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	31, // 47: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	33, // 48: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	34, // 49: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	35, // 50: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	37, // 51: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	32, // 52: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	23, // 53: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
-	25, // 54: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
-	26, // 55: storage.v1.Fact.thought:type_name -> storage.v1.Thought
-	27, // 56: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
-	28, // 57: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
-	10, // 58: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	11, // 59: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	57, // 60: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	61, // 61: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
-	62, // 62: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
-	24, // 63: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
-	63, // 64: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
-	63, // 65: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
-	64, // 66: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
-	57, // 67: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	10, // 68: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	11, // 69: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	53, // 70: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	36, // 71: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	55, // 72: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	39, // 73: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	40, // 74: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	44, // 75: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	45, // 76: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	41, // 77: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	42, // 78: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	43, // 79: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	46, // 80: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	54, // 81: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	23, // 82: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
-	15, // 83: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	59, // 84: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	53, // 85: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	49, // 86: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	3,  // 87: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	51, // 88: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	52, // 89: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	90, // [90:90] is the sub-list for method output_type
-	90, // [90:90] is the sub-list for method input_type
-	90, // [90:90] is the sub-list for extension type_name
-	90, // [90:90] is the sub-list for extension extendee
-	0,  // [0:90] is the sub-list for field type_name
+	69,  // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	70,  // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	23,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
+	71,  // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	22,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
+	72,  // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	2,   // 6: storage.v1.TaskHead.chat:type_name -> storage.v1.Chat
+	3,   // 7: storage.v1.Chat.call:type_name -> storage.v1.ChatCall
+	5,   // 8: storage.v1.Topic.participants:type_name -> storage.v1.Participant
+	73,  // 9: storage.v1.Participant.role:type_name -> pawl.conversation.v1.Role
+	7,   // 10: storage.v1.TopicState.rolled_back:type_name -> storage.v1.SeqRange
+	9,   // 11: storage.v1.TopicRecord.facts:type_name -> storage.v1.TopicFact
+	19,  // 12: storage.v1.TopicFact.message:type_name -> storage.v1.TopicMessage
+	10,  // 13: storage.v1.TopicFact.rolled_back:type_name -> storage.v1.RolledBack
+	11,  // 14: storage.v1.TopicFact.topic_updated:type_name -> storage.v1.TopicUpdated
+	5,   // 15: storage.v1.TopicFact.participant_updated:type_name -> storage.v1.Participant
+	5,   // 16: storage.v1.TopicFact.agent_joined:type_name -> storage.v1.Participant
+	18,  // 17: storage.v1.TopicFact.participant_left:type_name -> storage.v1.ParticipantLeft
+	12,  // 18: storage.v1.TopicFact.agent_decision:type_name -> storage.v1.AgentDecision
+	13,  // 19: storage.v1.TopicFact.stream_chunk:type_name -> storage.v1.StreamChunk
+	14,  // 20: storage.v1.TopicFact.stream_done:type_name -> storage.v1.StreamDone
+	15,  // 21: storage.v1.TopicFact.process:type_name -> storage.v1.ProcessNote
+	74,  // 22: storage.v1.AgentDecision.kind:type_name -> pawl.conversation.v1.AgentDecision.Kind
+	75,  // 23: storage.v1.WaitNote.kind:type_name -> pawl.executor.v1.WaitKind
+	30,  // 24: storage.v1.WaitNote.risk:type_name -> storage.v1.RiskNote
+	5,   // 25: storage.v1.ParticipantLeft.participant:type_name -> storage.v1.Participant
+	16,  // 26: storage.v1.TopicMessage.media:type_name -> storage.v1.Media
+	17,  // 27: storage.v1.TopicMessage.wait:type_name -> storage.v1.WaitNote
+	0,   // 28: storage.v1.Lane.phase:type_name -> storage.v1.Phase
+	0,   // 29: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
+	32,  // 30: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
+	25,  // 31: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
+	32,  // 32: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
+	76,  // 33: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	30,  // 34: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	36,  // 35: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	29,  // 36: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	31,  // 37: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	28,  // 38: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	27,  // 39: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	24,  // 40: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
+	31,  // 41: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
+	77,  // 42: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	77,  // 43: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	78,  // 44: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	79,  // 45: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	80,  // 46: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	81,  // 47: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	77,  // 48: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	30,  // 49: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	31,  // 50: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	35,  // 51: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	34,  // 52: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	33,  // 53: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	77,  // 54: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	82,  // 55: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	75,  // 56: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	29,  // 57: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	38,  // 58: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	79,  // 59: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	76,  // 60: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	39,  // 61: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	40,  // 62: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	41,  // 63: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	31,  // 64: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	41,  // 65: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	42,  // 66: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	49,  // 67: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	50,  // 68: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	51,  // 69: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	53,  // 70: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	54,  // 71: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	55,  // 72: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	57,  // 73: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	52,  // 74: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	43,  // 75: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
+	45,  // 76: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
+	46,  // 77: storage.v1.Fact.thought:type_name -> storage.v1.Thought
+	47,  // 78: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
+	48,  // 79: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
+	30,  // 80: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	31,  // 81: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	80,  // 82: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	83,  // 83: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	84,  // 84: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	44,  // 85: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
+	85,  // 86: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	85,  // 87: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	86,  // 88: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
+	80,  // 89: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	30,  // 90: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	31,  // 91: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	76,  // 92: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	56,  // 93: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	78,  // 94: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	59,  // 95: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	60,  // 96: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	64,  // 97: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	65,  // 98: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	61,  // 99: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	62,  // 100: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	63,  // 101: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	66,  // 102: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	77,  // 103: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	43,  // 104: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
+	35,  // 105: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	82,  // 106: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	76,  // 107: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	69,  // 108: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	23,  // 109: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	71,  // 110: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	72,  // 111: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	87,  // 112: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -5571,7 +7799,23 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[17].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[8].OneofWrappers = []any{
+		(*TopicFact_Message)(nil),
+		(*TopicFact_RolledBack)(nil),
+		(*TopicFact_TopicUpdated)(nil),
+		(*TopicFact_ParticipantUpdated)(nil),
+		(*TopicFact_AgentJoined)(nil),
+		(*TopicFact_ParticipantLeft)(nil),
+		(*TopicFact_AgentReceived)(nil),
+		(*TopicFact_AgentDeciding)(nil),
+		(*TopicFact_AgentDecision)(nil),
+		(*TopicFact_AgentThinking)(nil),
+		(*TopicFact_StreamChunk)(nil),
+		(*TopicFact_StreamDone)(nil),
+		(*TopicFact_AgentSilent)(nil),
+		(*TopicFact_Process)(nil),
+	}
+	file_storage_v1_storage_proto_msgTypes[37].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -5596,7 +7840,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_Reflection)(nil),
 		(*Fact_FileChanged)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[37].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[57].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -5606,7 +7850,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[40].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[60].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -5617,7 +7861,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   48,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2118,7 +2118,9 @@ type Agent struct {
 	// What to do if an outcome is not known.
 	OnUnknownOutcome OnUnknownOutcome `protobuf:"varint,16,opt,name=on_unknown_outcome,json=onUnknownOutcome,proto3,enum=pawl.executor.v1.OnUnknownOutcome" json:"on_unknown_outcome,omitempty"`
 	// How its tasks' plans are worked on.
-	PlanOptions   *PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	PlanOptions *PlanOptions `protobuf:"bytes,17,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
+	// How it takes part in topics.
+	ChatOptions   *ChatOptions `protobuf:"bytes,18,opt,name=chat_options,json=chatOptions,proto3" json:"chat_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2270,6 +2272,68 @@ func (x *Agent) GetPlanOptions() *PlanOptions {
 		return x.PlanOptions
 	}
 	return nil
+}
+
+func (x *Agent) GetChatOptions() *ChatOptions {
+	if x != nil {
+		return x.ChatOptions
+	}
+	return nil
+}
+
+// ChatOptions is how an agent takes part in topics.
+type ChatOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It answers in six phases, with a model call that decides after each tool call, instead of in rounds. A message's `ext.use_new_flow` overrides it.
+	Phases bool `protobuf:"varint,1,opt,name=phases,proto3" json:"phases,omitempty"`
+	// The share of the model's context that messages may take before the oldest are summarised; 0.8 if 0.
+	ContextShare  float64 `protobuf:"fixed64,2,opt,name=context_share,json=contextShare,proto3" json:"context_share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChatOptions) Reset() {
+	*x = ChatOptions{}
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChatOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChatOptions) ProtoMessage() {}
+
+func (x *ChatOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_executor_v1_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChatOptions.ProtoReflect.Descriptor instead.
+func (*ChatOptions) Descriptor() ([]byte, []int) {
+	return file_pawl_executor_v1_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ChatOptions) GetPhases() bool {
+	if x != nil {
+		return x.Phases
+	}
+	return false
+}
+
+func (x *ChatOptions) GetContextShare() float64 {
+	if x != nil {
+		return x.ContextShare
+	}
+	return 0
 }
 
 var File_pawl_executor_v1_task_proto protoreflect.FileDescriptor
@@ -2431,7 +2495,7 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"createTime\x126\n" +
 	"\bdeadline\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
 	"\x03url\x18\x0f \x01(\tR\x03url\x12*\n" +
-	"\x11reject_fails_step\x18\x10 \x01(\bR\x0frejectFailsStep\"\xb5\x06\n" +
+	"\x11reject_fails_step\x18\x10 \x01(\bR\x0frejectFailsStep\"\xf7\x06\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vdisplayName\x12*\n" +
@@ -2452,7 +2516,11 @@ const file_pawl_executor_v1_task_proto_rawDesc = "" +
 	"\x06budget\x18\x0e \x01(\v2\x18.pawl.executor.v1.BudgetR\x06budget\x12F\n" +
 	"\fwait_timeout\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\xaa\x01\x022\x00R\vwaitTimeout\x12Z\n" +
 	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10onUnknownOutcome\x12@\n" +
-	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions*\xdc\x01\n" +
+	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12@\n" +
+	"\fchat_options\x18\x12 \x01(\v2\x1d.pawl.executor.v1.ChatOptionsR\vchatOptions\"c\n" +
+	"\vChatOptions\x12\x16\n" +
+	"\x06phases\x18\x01 \x01(\bR\x06phases\x12<\n" +
+	"\rcontext_share\x18\x02 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\fcontextShare*\xdc\x01\n" +
 	"\x0eExecutorStatus\x12\x1f\n" +
 	"\x1bEXECUTOR_STATUS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14EXECUTOR_STATUS_INIT\x10\x01\x12\x1b\n" +
@@ -2534,7 +2602,7 @@ func file_pawl_executor_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_executor_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_pawl_executor_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_pawl_executor_v1_task_proto_goTypes = []any{
 	(ExecutorStatus)(0),           // 0: pawl.executor.v1.ExecutorStatus
 	(StepStatus)(0),               // 1: pawl.executor.v1.StepStatus
@@ -2557,77 +2625,79 @@ var file_pawl_executor_v1_task_proto_goTypes = []any{
 	(*Step)(nil),                  // 18: pawl.executor.v1.Step
 	(*Wait)(nil),                  // 19: pawl.executor.v1.Wait
 	(*Agent)(nil),                 // 20: pawl.executor.v1.Agent
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*v1.ErrorMessage)(nil),       // 23: pawl.common.v1.ErrorMessage
-	(v1.Language)(0),              // 24: pawl.common.v1.Language
-	(*v1.Risk)(nil),               // 25: pawl.common.v1.Risk
-	(*v1.Usage)(nil),              // 26: pawl.common.v1.Usage
-	(v1.Outcome)(0),               // 27: pawl.common.v1.Outcome
-	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
+	(*ChatOptions)(nil),           // 21: pawl.executor.v1.ChatOptions
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*v1.ErrorMessage)(nil),       // 24: pawl.common.v1.ErrorMessage
+	(v1.Language)(0),              // 25: pawl.common.v1.Language
+	(*v1.Risk)(nil),               // 26: pawl.common.v1.Risk
+	(*v1.Usage)(nil),              // 27: pawl.common.v1.Usage
+	(v1.Outcome)(0),               // 28: pawl.common.v1.Outcome
+	(*structpb.Struct)(nil),       // 29: google.protobuf.Struct
 }
 var file_pawl_executor_v1_task_proto_depIdxs = []int32{
 	7,  // 0: pawl.executor.v1.PlanOptions.confirm:type_name -> pawl.executor.v1.ConfirmPlan
-	21, // 1: pawl.executor.v1.PlanOptions.max_subtask_run_time:type_name -> google.protobuf.Duration
+	22, // 1: pawl.executor.v1.PlanOptions.max_subtask_run_time:type_name -> google.protobuf.Duration
 	6,  // 2: pawl.executor.v1.Subtask.status:type_name -> pawl.executor.v1.SubtaskStatus
-	22, // 3: pawl.executor.v1.Subtask.start_time:type_name -> google.protobuf.Timestamp
-	22, // 4: pawl.executor.v1.Subtask.end_time:type_name -> google.protobuf.Timestamp
+	23, // 3: pawl.executor.v1.Subtask.start_time:type_name -> google.protobuf.Timestamp
+	23, // 4: pawl.executor.v1.Subtask.end_time:type_name -> google.protobuf.Timestamp
 	11, // 5: pawl.executor.v1.Plan.subtasks:type_name -> pawl.executor.v1.Subtask
 	8,  // 6: pawl.executor.v1.FileChange.type:type_name -> pawl.executor.v1.FileChangeType
-	22, // 7: pawl.executor.v1.FileChange.time:type_name -> google.protobuf.Timestamp
+	23, // 7: pawl.executor.v1.FileChange.time:type_name -> google.protobuf.Timestamp
 	18, // 8: pawl.executor.v1.TaskResult.tool_calls:type_name -> pawl.executor.v1.Step
 	12, // 9: pawl.executor.v1.TaskResult.plan:type_name -> pawl.executor.v1.Plan
-	21, // 10: pawl.executor.v1.TaskResult.duration:type_name -> google.protobuf.Duration
+	22, // 10: pawl.executor.v1.TaskResult.duration:type_name -> google.protobuf.Duration
 	13, // 11: pawl.executor.v1.TaskResult.files_changed:type_name -> pawl.executor.v1.FileChange
 	0,  // 12: pawl.executor.v1.TaskResult.status:type_name -> pawl.executor.v1.ExecutorStatus
-	23, // 13: pawl.executor.v1.TaskResult.error:type_name -> pawl.common.v1.ErrorMessage
-	21, // 14: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
+	24, // 13: pawl.executor.v1.TaskResult.error:type_name -> pawl.common.v1.ErrorMessage
+	22, // 14: pawl.executor.v1.Budget.max_run_time:type_name -> google.protobuf.Duration
 	3,  // 15: pawl.executor.v1.Task.confirm:type_name -> pawl.executor.v1.Confirm
-	24, // 16: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
-	25, // 17: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
+	25, // 16: pawl.executor.v1.Task.language:type_name -> pawl.common.v1.Language
+	26, // 17: pawl.executor.v1.Task.risk:type_name -> pawl.common.v1.Risk
 	0,  // 18: pawl.executor.v1.Task.status:type_name -> pawl.executor.v1.ExecutorStatus
 	18, // 19: pawl.executor.v1.Task.active_steps:type_name -> pawl.executor.v1.Step
 	19, // 20: pawl.executor.v1.Task.waits:type_name -> pawl.executor.v1.Wait
-	23, // 21: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
-	26, // 22: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
-	22, // 23: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
-	22, // 24: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
-	22, // 25: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
+	24, // 21: pawl.executor.v1.Task.error:type_name -> pawl.common.v1.ErrorMessage
+	27, // 22: pawl.executor.v1.Task.usage:type_name -> pawl.common.v1.Usage
+	23, // 23: pawl.executor.v1.Task.create_time:type_name -> google.protobuf.Timestamp
+	23, // 24: pawl.executor.v1.Task.update_time:type_name -> google.protobuf.Timestamp
+	23, // 25: pawl.executor.v1.Task.end_time:type_name -> google.protobuf.Timestamp
 	15, // 26: pawl.executor.v1.Task.budget:type_name -> pawl.executor.v1.Budget
-	21, // 27: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
+	22, // 27: pawl.executor.v1.Task.wait_timeout:type_name -> google.protobuf.Duration
 	9,  // 28: pawl.executor.v1.Task.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	16, // 29: pawl.executor.v1.Task.forked_from:type_name -> pawl.executor.v1.Fork
 	5,  // 30: pawl.executor.v1.Task.agent_status:type_name -> pawl.executor.v1.AgentStatus
 	10, // 31: pawl.executor.v1.Task.plan_options:type_name -> pawl.executor.v1.PlanOptions
 	2,  // 32: pawl.executor.v1.Step.type:type_name -> pawl.executor.v1.StepType
 	1,  // 33: pawl.executor.v1.Step.status:type_name -> pawl.executor.v1.StepStatus
-	27, // 34: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
-	28, // 35: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
-	28, // 36: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
-	23, // 37: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
-	25, // 38: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
-	22, // 39: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
-	22, // 40: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
-	22, // 41: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
-	21, // 42: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
+	28, // 34: pawl.executor.v1.Step.outcome:type_name -> pawl.common.v1.Outcome
+	29, // 35: pawl.executor.v1.Step.input:type_name -> google.protobuf.Struct
+	29, // 36: pawl.executor.v1.Step.output:type_name -> google.protobuf.Struct
+	24, // 37: pawl.executor.v1.Step.error:type_name -> pawl.common.v1.ErrorMessage
+	26, // 38: pawl.executor.v1.Step.risk:type_name -> pawl.common.v1.Risk
+	23, // 39: pawl.executor.v1.Step.create_time:type_name -> google.protobuf.Timestamp
+	23, // 40: pawl.executor.v1.Step.start_time:type_name -> google.protobuf.Timestamp
+	23, // 41: pawl.executor.v1.Step.end_time:type_name -> google.protobuf.Timestamp
+	22, // 42: pawl.executor.v1.Step.run_time:type_name -> google.protobuf.Duration
 	4,  // 43: pawl.executor.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	25, // 44: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
-	28, // 45: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
-	28, // 46: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
-	22, // 47: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
-	22, // 48: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
+	26, // 44: pawl.executor.v1.Wait.risk:type_name -> pawl.common.v1.Risk
+	29, // 45: pawl.executor.v1.Wait.input:type_name -> google.protobuf.Struct
+	29, // 46: pawl.executor.v1.Wait.params_schema:type_name -> google.protobuf.Struct
+	23, // 47: pawl.executor.v1.Wait.create_time:type_name -> google.protobuf.Timestamp
+	23, // 48: pawl.executor.v1.Wait.deadline:type_name -> google.protobuf.Timestamp
 	3,  // 49: pawl.executor.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	22, // 50: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
-	22, // 51: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
+	23, // 50: pawl.executor.v1.Agent.create_time:type_name -> google.protobuf.Timestamp
+	23, // 51: pawl.executor.v1.Agent.update_time:type_name -> google.protobuf.Timestamp
 	15, // 52: pawl.executor.v1.Agent.budget:type_name -> pawl.executor.v1.Budget
-	21, // 53: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
+	22, // 53: pawl.executor.v1.Agent.wait_timeout:type_name -> google.protobuf.Duration
 	9,  // 54: pawl.executor.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
 	10, // 55: pawl.executor.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	21, // 56: pawl.executor.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_pawl_executor_v1_task_proto_init() }
@@ -2641,7 +2711,7 @@ func file_pawl_executor_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_executor_v1_task_proto_rawDesc), len(file_pawl_executor_v1_task_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
