@@ -4,6 +4,7 @@ import (
 	linked "container/list"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,7 @@ const strangerGrace = 5 * time.Second
 // Admit returns a listener that bounds its connections. Those on which no valid credential has arrived are few, short, and send little; Trust lifts
 // these bounds of a connection. The metric pawl.connections.used shows the connections under the listener's name.
 func Admit(lis net.Listener, name string, limits Limits) net.Listener {
-	a := &admission{Listener: lis, limits: limits.WithDefaults(), users: map[string]int{}}
+	a := &admission{Listener: lis, limits: limits.WithDefaults(), networks: map[netip.Prefix]int{}, users: map[string]int{}}
 	count := func(of func() int) func() int64 {
 		return func() int64 {
 			a.mu.Lock()
@@ -40,10 +41,11 @@ func Admit(lis net.Listener, name string, limits Limits) net.Listener {
 type admission struct {
 	net.Listener
 	limits    Limits
-	mu        sync.Mutex     // guards the following
-	open      int            // connections
-	strangers linked.List    // *admitted without a valid credential so far, oldest first
-	users     map[string]int // trusted connections; not of services
+	mu        sync.Mutex           // guards the following
+	open      int                  // connections
+	strangers linked.List          // *admitted without a valid credential so far, oldest first
+	networks  map[netip.Prefix]int // strangers by network
+	users     map[string]int       // trusted connections by user
 }
 
 // Accept implements net.Listener.
@@ -60,15 +62,15 @@ func (a *admission) Accept() (net.Conn, error) {
 	}
 }
 
-// admit adds a connection, or returns nil if there are too many. If there are too many strangers, it closes the oldest one.
+// admit adds a connection, or returns nil if there are too many. If there are too many strangers, it closes one.
 func (a *admission) admit(conn net.Conn) *admitted {
-	c := &admitted{Conn: conn, from: a, decided: make(chan struct{})}
-	oldest, ok := a.add(c)
+	c := &admitted{Conn: conn, from: a, network: networkOf(conn.RemoteAddr()), decided: make(chan struct{})}
+	excess, ok := a.add(c)
 	if !ok {
 		return nil
 	}
-	if oldest != nil {
-		_ = oldest.Close()
+	if excess != nil {
+		_ = excess.Close()
 	}
 	c.timer = time.AfterFunc(a.limits.AnonymousTime, func() {
 		if !c.trusted.Load() {
@@ -78,28 +80,66 @@ func (a *admission) admit(conn net.Conn) *admitted {
 	return c
 }
 
-// add counts a connection, unless there are too many, and returns the oldest stranger if there are too many of them.
-func (a *admission) add(c *admitted) (oldest *admitted, ok bool) {
+// networkOf returns the address of a client, of IPv6 the /64 that one host usually has; the zero value for addresses that are not of TCP.
+func networkOf(addr net.Addr) netip.Prefix {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip, bits := tcp.AddrPort().Addr().Unmap(), 64
+	if ip.Is4() {
+		bits = 32
+	}
+	network, _ := ip.Prefix(bits) // fails only for an invalid address
+	return network
+}
+
+// add counts a connection, unless there are too many. If there are too many strangers, it returns the oldest one of the network that has the most
+// of them, so that a client that reconnects all the time ends its own connections and not those of others.
+func (a *admission) add(c *admitted) (excess *admitted, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open >= a.limits.ClientConnections {
 		return nil, false
 	}
 	a.open++
-	if a.strangers.Len() >= a.limits.AnonymousConnections {
-		oldest, _ = a.strangers.Front().Value.(*admitted)
-	}
 	c.entry = a.strangers.PushBack(c)
-	return oldest, true
+	a.networks[c.network]++
+	if a.strangers.Len() <= a.limits.AnonymousConnections {
+		return nil, true
+	}
+	most := 0
+	for _, n := range a.networks {
+		most = max(most, n)
+	}
+	for e := a.strangers.Front(); ; e = e.Next() {
+		if excess = e.Value.(*admitted); a.networks[excess.network] == most { //nolint:forcetypeassert // the list holds nothing else
+			return excess, true
+		}
+	}
+}
+
+// forget removes a connection from the strangers. The caller holds mu.
+func (a *admission) forget(c *admitted) {
+	a.strangers.Remove(c.entry)
+	c.entry = nil
+	less(a.networks, c.network)
+}
+
+// less counts a connection of key less. The caller holds mu.
+func less[K comparable](of map[K]int, key K) {
+	if of[key]--; of[key] == 0 {
+		delete(of, key)
+	}
 }
 
 // admitted is a connection of an admission.
 type admitted struct {
 	net.Conn
 	from     *admission
-	entry    *linked.Element
-	isClosed bool   // guarded by from.mu
-	user     string // whose connection it is, once it is trusted; "" for services. Guarded by from.mu
+	network  netip.Prefix
+	entry    *linked.Element // in from.strangers; nil once it is trusted or closed. Guarded by from.mu
+	user     string          // whose connection it is, once it is trusted; "" for services. Guarded by from.mu
 	timer    *time.Timer
 	trusted  atomic.Bool
 	decided  chan struct{} // closed when the connection is trusted or closed
@@ -130,10 +170,12 @@ func (c *admitted) Close() error {
 		c.decide.Do(func() { close(c.decided) })
 		c.from.mu.Lock()
 		defer c.from.mu.Unlock()
-		c.isClosed = true
 		c.from.open--
-		c.from.strangers.Remove(c.entry)
-		c.from.count(c.user, -1)
+		if c.entry != nil {
+			c.from.forget(c)
+		} else {
+			less(c.from.users, c.user)
+		}
 	})
 	return c.Conn.Close()
 }
@@ -146,16 +188,6 @@ func (c *admitted) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// count changes the number of a user's connections. The caller holds mu.
-func (a *admission) count(user string, by int) {
-	if user == "" {
-		return
-	}
-	if a.users[user] += by; a.users[user] == 0 {
-		delete(a.users, user)
-	}
-}
-
 // trust lifts the bounds, unless the user has too many connections.
 func (c *admitted) trust(user string) error {
 	if c.trusted.Load() {
@@ -163,20 +195,20 @@ func (c *admitted) trust(user string) error {
 	}
 	c.from.mu.Lock()
 	defer c.from.mu.Unlock()
-	if c.trusted.Load() || c.isClosed {
+	if c.entry == nil {
 		return nil
 	}
-	if c.from.users[user] >= c.from.limits.UserConnections {
+	if user != "" && c.from.users[user] >= c.from.limits.UserConnections {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
 			"you have %d connections, the most that a user may have; close some, or use one for several calls; an operator can raise the bound with --user-connections",
 			c.from.limits.UserConnections).WithRetryAfter(reserveWait)
 	}
 	c.user = user
-	c.from.count(user, 1)
+	c.from.users[user]++
 	c.trusted.Store(true)
 	c.decide.Do(func() { close(c.decided) })
 	c.timer.Stop()
-	c.from.strangers.Remove(c.entry)
+	c.from.forget(c)
 	return nil
 }
 

@@ -2,8 +2,11 @@ package serve_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +47,24 @@ func connect(t *testing.T, lis *bufconn.Listener, admitted net.Listener) (client
 	}
 	return <-dialed, server
 }
+
+// clientsAt returns a listener whose next connection comes from an address.
+type clientsAt struct {
+	net.Listener
+	addr string
+}
+
+func (l *clientsAt) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return remote{c, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(l.addr), 1))}, err
+}
+
+type remote struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (r remote) RemoteAddr() net.Addr { return r.addr }
 
 func isClosed(c net.Conn) bool {
 	_, err := c.Read(make([]byte, 1))
@@ -96,6 +117,39 @@ func TestStrangersAreBounded(t *testing.T) {
 			t.Error("a trusted connection was closed")
 		}
 	})
+}
+
+// A client that reconnects all the time ends its own connections, not those of other addresses. A network of IPv6 counts as one address.
+func TestFloodOfOneAddressEndsItsOwnConnections(t *testing.T) {
+	for name, flood := range map[string]func(n int) string{
+		"IPv4":         func(int) string { return "192.0.2.1" },
+		"IPv4 in IPv6": func(n int) string { return []string{"192.0.2.1", "::ffff:192.0.2.1"}[n%2] },
+		"IPv6":         func(n int) string { return fmt.Sprintf("2001:db8::%x:1", n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lis := pipes(t)
+				from := &clientsAt{Listener: lis}
+				admitted := serve.Admit(from, "test", serve.Limits{AnonymousConnections: 8})
+				at := func(addr string) net.Conn {
+					from.addr = addr
+					client, _ := connect(t, lis, admitted)
+					return client
+				}
+				others := []net.Conn{at("192.0.2.2"), at("2001:db8:0:1::1"), at("2001:db8:0:2::1")}
+				var last net.Conn
+				for n := range 20 {
+					last = at(flood(n))
+				}
+				for i, other := range append(others, last) {
+					_ = other.SetReadDeadline(time.Now().Add(time.Second))
+					if _, err := other.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+						t.Errorf("connection %d was closed: %v", i, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Issue 13: a user's connections are bounded, those of services are not, and a closed one makes room.

@@ -16,7 +16,7 @@ type Limits struct {
 	RequestBytes         int64         `default:"67108864" help:"Bytes of requests that are received or worked on at once; one user gets at most half, services all. A call counts for at least 16 KiB, a stream for 64 KiB (${default})."`
 	ClientConnections    int           `default:"8192" help:"Connections of all clients to a listener (${default})."`
 	UserConnections      int           `default:"512" help:"Connections of one user to a listener (${default})."`
-	AnonymousConnections int           `default:"256" help:"Connections to a listener on which no valid credential has arrived so far; one more closes the oldest (${default})."`
+	AnonymousConnections int           `default:"256" help:"Connections to a listener on which no valid credential has arrived so far; one more closes the oldest of the address that has the most (${default})."`
 	AnonymousBytes       int64         `default:"262144" help:"Bytes that a connection may send before a valid credential (${default})."`
 	AnonymousTime        time.Duration `default:"1m" help:"How long a connection may last without a valid credential (${default})."`
 	ConnectionStreams    int           `default:"8192" help:"Calls at once on a gRPC connection. The gateway sends the calls of all its clients on one (${default})."`
