@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
@@ -11,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
-// report is a script that prints the open descriptors of its shell, its environment, user, groups, session and controlling terminal.
+// report is a script that prints the open descriptors of its shell, its environment, user, groups and controlling terminal.
 const report = `for f in /proc/$$/fd/*; do [ -e "$f" ] && echo "fd ${f##*/}"; done; tr '\0' '\n' </proc/$$/environ | sed 's/^/env /'
 awk '/^(Uid|Gid|Groups):/ {$1 = tolower($1); print}' /proc/$$/status
-awk '{print "session", $6 == $1, "terminal", $7}' /proc/$$/stat`
+awk '{print "terminal", $7}' /proc/$$/stat`
 
 func output(t *testing.T, spec Spec) []string {
 	t.Helper()
@@ -73,8 +75,36 @@ func TestChildrenInheritNothing(t *testing.T) {
 	if env := with(got, "env "); strings.Contains(env, "secret") || !strings.Contains(env, "OWN=1") || !strings.Contains(env, "LC_TIME=C") {
 		t.Errorf("environment: %s", env)
 	}
-	if diff := cmp.Diff("1 terminal 0", with(got, "session ")); diff != "" {
-		t.Errorf("the child is in the session of the pool: %s", diff)
+	if diff := cmp.Diff("0", with(got, "terminal ")); diff != "" {
+		t.Errorf("the child has a terminal: %s", diff)
+	}
+}
+
+// A child has no terminal, whether the pool has one or not (issue 13).
+func TestTerminalIsNotInherited(t *testing.T) {
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = person.Close() }()
+	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Close() }()
+	for _, terminal := range []bool{true, false} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildrenInheritNothing$")
+		cmd.Stdin, cmd.SysProcAttr = program, &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("with a terminal: %v: %v\n%s", terminal, err, out)
+		}
 	}
 }
 
