@@ -32,7 +32,7 @@ func bodies() map[string]string {
 		"CallTool": `{"name": "t"}`, "CancelCall": `{"callId": "c"}`, "ReleaseSession": `{"sessionId": "s"}`,
 		"GetFlowName": `{"context": {}}`, "AssessFlowRisk": `{"context": {}}`, "PlanSteps": `{"context": {}}`,
 		"CreateNextStep": `{"context": {}}`, "StreamPlanSteps": `{"context": {}}`, "CreatePlan": `{"context": {}}`, "Think": `{"context": {}}`,
-		"Reflect": `{"context": {}}`, "Decide": `{"context": {}}`, "SelectTools": `{"context": {}}`, "SummarizeMemory": `{"context": {}}`, "GetFirstInputParams": inContext, "FillParams": inContext, "AssessToolRisk": inContext,
+		"Reflect": `{"context": {}}`, "Decide": `{"context": {}}`, "SelectTools": `{"context": {}}`, "Respond": `{"context": {}}`, "SummarizeMemory": `{"context": {}}`, "GetFirstInputParams": inContext, "FillParams": inContext, "AssessToolRisk": inContext,
 		"IsParamError": inContext, "DescribeError": inContext, "GetMissingParams": inContext, "GenerateAnswer": `{"context": {}}`,
 		"CheckPlaybook": `{"playbook": "p"}`, "Generate": `{"messages": [{"role": "MODEL_ROLE_USER", "parts": [{"text": "Hello"}]}]}`,
 		"AnswerCall": `{"callId": "c", "answer": {"inputId": "i", "action": "ACTION_DECLINE"}}`,

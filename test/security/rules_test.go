@@ -143,6 +143,7 @@ var rules = []rule{
 	{rpc: planner + "Think", who: own, body: `{"context": {"goal": "say hello"}}`},
 	{rpc: planner + "Reflect", who: own, body: `{"context": {"goal": "say hello"}}`},
 	{rpc: planner + "Decide", who: own, body: `{"context": {"goal": "say hello"}}`, ok: codes.FailedPrecondition},
+	{rpc: planner + "Respond", who: own, body: `{"context": {"goal": "say hello"}}`, ok: codes.FailedPrecondition},
 	{rpc: planner + "SelectTools", who: own, body: `{"context": {"goal": "say hello"}}`, ok: codes.FailedPrecondition},
 	{rpc: planner + "SummarizeMemory", who: own, body: `{"context": {"goal": "say hello"}}`, ok: codes.FailedPrecondition},
 	{rpc: planner + "CheckPlaybook", who: own, body: `{"playbook": "steps: [{tool: t/echo, input: {text: x}}]"}`},

@@ -34,6 +34,14 @@ type Planner struct {
 	Subtasks []*plannerv1.Subtask
 	ThinkFn  func(*plannerv1.ThinkRequest) *plannerv1.ThinkResult
 
+	// The replies about messages of conversations; see the methods for the defaults.
+	DecideFn    func(*plannerv1.DecideRequest) *plannerv1.DecideResponse
+	SelectFn    func(*plannerv1.SelectToolsRequest) *plannerv1.SelectToolsResponse
+	RespondFn   func(*plannerv1.RespondRequest) *plannerv1.RespondResponse
+	SummarizeFn func(*plannerv1.SummarizeMemoryRequest) *plannerv1.SummarizeMemoryResponse
+	// BeforeChat runs before each of them.
+	BeforeChat func(context.Context) error
+
 	BeforePlan, BeforeDerive, BeforeFill, BeforeParam, BeforeModels func(context.Context) error
 
 	PlanFn   func(context.Context, *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error)

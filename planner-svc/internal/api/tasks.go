@@ -124,6 +124,10 @@ func (s *server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMe
 	return forward(ctx, s, req, (*plan.Model).SummarizeMemory)
 }
 
+func (s *server) Respond(ctx context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
+	return forward(ctx, s, req, (*plan.Model).Respond)
+}
+
 func (s *server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {
 	return s.plan(ctx, req, nil)
 }

@@ -73,11 +73,22 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 			c.memory = memory
 		case limit > minOutput:
 			limit = max(limit/2, minOutput)
+		case len(c.messages) > 0:
+			c.dropMessages()
 		default:
 			return c, nil // nothing is left to cut; the provider may still accept it
 		}
 	}
 }
+
+// goalPage renders the goal, after the conversation that it belongs to and before the summary of old steps, which may be nil.
+func (s *session) goalPage(memory *plannerv1.Memory) string {
+	return prompt.Render("goal", &plannerv1.TaskContext{Goal: s.tc.GetGoal(), Language: s.tc.GetLanguage(), Rounds: s.tc.GetRounds(), Memory: memory, AgentName: s.tc.GetAgentName(),
+		Speaker: s.tc.GetSpeaker(), Messages: s.messages, ConversationSummary: s.tc.GetConversationSummary()}, nil)
+}
+
+// dropMessages leaves the older half of the conversation's messages out of prompts.
+func (s *session) dropMessages() { s.messages = s.messages[(len(s.messages)+1)/2:] }
 
 // maxPrompt returns how many tokens a prompt may have so that the reply fits into the window too.
 func (s *session) maxPrompt() int {
@@ -92,13 +103,13 @@ func (s *session) outputBytes() int {
 // render sets c.request, with at most limit bytes of each step's output.
 func (c *conversation) render(memory *plannerv1.Memory, limit int) {
 	history, first := c.tc.GetHistory(), 0
-	head := &plannerv1.TaskContext{Goal: c.tc.GetGoal(), Language: c.tc.GetLanguage(), Rounds: c.tc.GetRounds()}
 	if !c.hasPlan {
-		if first = summarized(memory, history); first > 0 {
-			head.Memory = memory
-		}
+		first = summarized(memory, history)
 	}
-	r := &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText(prompt.Render("goal", head, nil))}}
+	if first == 0 {
+		memory = nil
+	}
+	r := &llm.Request{Messages: []*plannerv1.ModelMessage{llm.UserText(c.goalPage(memory))}}
 	system := "system"
 	if c.subtask != nil {
 		system = "system_subtask"

@@ -25,21 +25,29 @@ import (
 // long, askAboutTask assumes a smaller window and asks once more.
 func askAboutTask[T, R any](ctx context.Context, s *session, name string, data any, respond func(answer *T, usage *commonv1.Usage) (*R, error)) (*R, error) {
 	for again := false; ; again = true {
-		system, page, goal := prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, data), prompt.Render("goal", s.tc, nil)+"\n\n"
-		steps, left := "", s.maxPrompt()-estimate(system+goal+page)
-		for _, e := range slices.Backward(s.tc.GetHistory()) {
-			text := s.digest(e, min(s.outputBytes(), maxOutput/4))
-			if left -= estimate(text); left < 0 {
-				break
-			}
-			steps = text + steps
-		}
-		r := &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + steps + page)}}
+		r := s.question(prompt.Render("about", s.tc, nil), prompt.Render(name, s.tc, data), min(s.outputBytes(), maxOutput/4))
 		res, err := ask(ctx, s, r, llm.Output{Name: name, Schema: prompt.Schema(name)}, func(answer *T) (*R, error) { return respond(answer, s.usage()) })
 		if err == nil || !s.shortens(again, r, err) {
 			return res, err
 		}
 	}
+}
+
+// question returns a request that holds the goal, as many of the last steps as fit, with at most limit bytes of each output, and a page.
+func (s *session) question(system, page string, limit int) *llm.Request {
+	goal := s.goalPage(s.tc.GetMemory())
+	for ; estimate(system+goal+page) > s.maxPrompt() && len(s.messages) > 0; goal = s.goalPage(s.tc.GetMemory()) {
+		s.dropMessages()
+	}
+	steps, left := "", s.maxPrompt()-estimate(system+goal+page)
+	for _, e := range slices.Backward(s.tc.GetHistory()) {
+		text := s.digest(e, limit)
+		if left -= estimate(text); left < 0 {
+			break
+		}
+		steps = text + steps
+	}
+	return &llm.Request{System: system, Messages: []*plannerv1.ModelMessage{llm.UserText(goal + "\n\n" + steps + page)}}
 }
 
 type inputAnswer struct {

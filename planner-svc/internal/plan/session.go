@@ -26,6 +26,8 @@ type session struct {
 	used  llm.Usage
 	reply *llm.Reply // the last successful reply
 
+	messages []*plannerv1.ChatMessage // the last messages of the conversation that prompts show
+
 	hasPlan bool                      // the task has a plan: prompts show its older steps in one line each
 	subtask *plannerv1.Subtask        // the subtask that the model works on; nil if it works on the goal
 	others  []*plannerv1.SubtaskState // of the plan
@@ -37,7 +39,7 @@ type session struct {
 func (m *Model) session(tc *plannerv1.TaskContext) *session {
 	info := m.model.Info()
 	info.ContextWindow = cmp.Or(info.ContextWindow, unknownWindow)
-	return &session{Model: m, info: info, tc: tc}
+	return &session{Model: m, info: info, tc: tc, messages: tc.GetMessages()}
 }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.

@@ -101,19 +101,6 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 	return order, nil
 }
 
-// SelectTools chooses the calls that a message needs.
-func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
-	s := m.session(req.GetContext())
-	t, err := s.takeTurn(ctx, prompt.Render("select_tools", s.tc, nil), &gate{})
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(t.steps, (*plannerv1.PlannedStep).GetUnresolved) {
-		return nil, s.unusableReply(1, "a call refers to the output of another call, but the calls must be independent", s.reply)
-	}
-	return &plannerv1.SelectToolsResponse{Steps: t.steps, Usage: s.usage()}, nil
-}
-
 // Reflect decides whether a subtask is done.
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
 	s := m.session(req.GetContext())
@@ -175,29 +162,6 @@ func (s *session) checkChange(change *plannerv1.PlanChange) error {
 		}
 	}
 	return nil
-}
-
-type decideAnswer struct {
-	Decision, Reason, Question string
-	DelegateTo                 string `json:"delegate_to"`
-}
-
-// Decide decides whether and how an agent responds to a message.
-func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return askAboutTask(ctx, m.session(req.GetContext()), "decide", req, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
-		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
-		switch res.GetDecision() {
-		case plannerv1.Decision_DECISION_ASK_HUMAN:
-			if res.Question = a.Question; strings.TrimSpace(a.Question) == "" {
-				return nil, errors.New("`question` is missing")
-			}
-		case plannerv1.Decision_DECISION_DELEGATE:
-			if res.DelegateTo = a.DelegateTo; !slices.Contains(req.GetAgents(), a.DelegateTo) {
-				return nil, errors.New("`delegate_to` must be one of the agents")
-			}
-		}
-		return res, nil
-	})
 }
 
 // Think thinks about a subtask and chooses its next calls. About the request's `current`, the model also reflects in the same turn, by a call of its

@@ -201,6 +201,59 @@ func (Decision) EnumDescriptor() ([]byte, []int) {
 	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
 }
 
+// RespondDecision says whether work on a message goes on.
+type RespondDecision int32
+
+const (
+	// Not specified.
+	RespondDecision_RESPOND_DECISION_UNSPECIFIED RespondDecision = 0
+	// A tool call comes next.
+	RespondDecision_RESPOND_DECISION_CONTINUE RespondDecision = 1
+	// The message is answered.
+	RespondDecision_RESPOND_DECISION_COMPLETE RespondDecision = 2
+)
+
+// Enum value maps for RespondDecision.
+var (
+	RespondDecision_name = map[int32]string{
+		0: "RESPOND_DECISION_UNSPECIFIED",
+		1: "RESPOND_DECISION_CONTINUE",
+		2: "RESPOND_DECISION_COMPLETE",
+	}
+	RespondDecision_value = map[string]int32{
+		"RESPOND_DECISION_UNSPECIFIED": 0,
+		"RESPOND_DECISION_CONTINUE":    1,
+		"RESPOND_DECISION_COMPLETE":    2,
+	}
+)
+
+func (x RespondDecision) Enum() *RespondDecision {
+	p := new(RespondDecision)
+	*p = x
+	return p
+}
+
+func (x RespondDecision) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RespondDecision) Descriptor() protoreflect.EnumDescriptor {
+	return file_pawl_planner_v1_planner_proto_enumTypes[3].Descriptor()
+}
+
+func (RespondDecision) Type() protoreflect.EnumType {
+	return &file_pawl_planner_v1_planner_proto_enumTypes[3]
+}
+
+func (x RespondDecision) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RespondDecision.Descriptor instead.
+func (RespondDecision) EnumDescriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+}
+
 // ModelToolChoice says whether a model may or must call tools.
 type ModelToolChoice int32
 
@@ -242,11 +295,11 @@ func (x ModelToolChoice) String() string {
 }
 
 func (ModelToolChoice) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_planner_v1_planner_proto_enumTypes[3].Descriptor()
+	return file_pawl_planner_v1_planner_proto_enumTypes[4].Descriptor()
 }
 
 func (ModelToolChoice) Type() protoreflect.EnumType {
-	return &file_pawl_planner_v1_planner_proto_enumTypes[3]
+	return &file_pawl_planner_v1_planner_proto_enumTypes[4]
 }
 
 func (x ModelToolChoice) Number() protoreflect.EnumNumber {
@@ -255,7 +308,7 @@ func (x ModelToolChoice) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelToolChoice.Descriptor instead.
 func (ModelToolChoice) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
 // ModelRole is the author of a message.
@@ -295,11 +348,11 @@ func (x ModelRole) String() string {
 }
 
 func (ModelRole) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_planner_v1_planner_proto_enumTypes[4].Descriptor()
+	return file_pawl_planner_v1_planner_proto_enumTypes[5].Descriptor()
 }
 
 func (ModelRole) Type() protoreflect.EnumType {
-	return &file_pawl_planner_v1_planner_proto_enumTypes[4]
+	return &file_pawl_planner_v1_planner_proto_enumTypes[5]
 }
 
 func (x ModelRole) Number() protoreflect.EnumNumber {
@@ -308,7 +361,7 @@ func (x ModelRole) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ModelRole.Descriptor instead.
 func (ModelRole) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
 }
 
 // StopReason is why a model stopped.
@@ -360,11 +413,11 @@ func (x StopReason) String() string {
 }
 
 func (StopReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_pawl_planner_v1_planner_proto_enumTypes[5].Descriptor()
+	return file_pawl_planner_v1_planner_proto_enumTypes[6].Descriptor()
 }
 
 func (StopReason) Type() protoreflect.EnumType {
-	return &file_pawl_planner_v1_planner_proto_enumTypes[5]
+	return &file_pawl_planner_v1_planner_proto_enumTypes[6]
 }
 
 func (x StopReason) Number() protoreflect.EnumNumber {
@@ -373,7 +426,7 @@ func (x StopReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StopReason.Descriptor instead.
 func (StopReason) EnumDescriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
 }
 
 // TaskContext is what a planner knows about a task.
@@ -415,9 +468,17 @@ type TaskContext struct {
 	// How many steps the task may take in all; 0 if not limited.
 	MaxSteps uint32 `protobuf:"varint,17,opt,name=max_steps,json=maxSteps,proto3" json:"max_steps,omitempty"`
 	// The branch to plan for, by the id that `branches` gave it; empty for the task's main line. A branch ends with FINAL, without an answer.
-	Branch        string `protobuf:"bytes,19,opt,name=branch,proto3" json:"branch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Branch string `protobuf:"bytes,19,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The agent's name in the conversation that the goal is a message of; empty if the task belongs to no conversation.
+	AgentName string `protobuf:"bytes,20,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// The name of the author of the goal in the conversation; the agent's own name if the agent wrote it.
+	Speaker string `protobuf:"bytes,21,opt,name=speaker,proto3" json:"speaker,omitempty"`
+	// The messages of the conversation before the goal, oldest first.
+	Messages []*ChatMessage `protobuf:"bytes,22,rep,name=messages,proto3" json:"messages,omitempty"`
+	// A summary of the messages before `messages`; empty if there are none.
+	ConversationSummary string `protobuf:"bytes,23,opt,name=conversation_summary,json=conversationSummary,proto3" json:"conversation_summary,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *TaskContext) Reset() {
@@ -569,6 +630,98 @@ func (x *TaskContext) GetBranch() string {
 	return ""
 }
 
+func (x *TaskContext) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *TaskContext) GetSpeaker() string {
+	if x != nil {
+		return x.Speaker
+	}
+	return ""
+}
+
+func (x *TaskContext) GetMessages() []*ChatMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *TaskContext) GetConversationSummary() string {
+	if x != nil {
+		return x.ConversationSummary
+	}
+	return ""
+}
+
+// ChatMessage is a message of a conversation of people and agents.
+type ChatMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of its author in the conversation.
+	Sender string `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"`
+	// The agent itself wrote it.
+	FromSelf bool `protobuf:"varint,2,opt,name=from_self,json=fromSelf,proto3" json:"from_self,omitempty"`
+	// The text.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChatMessage) Reset() {
+	*x = ChatMessage{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChatMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChatMessage) ProtoMessage() {}
+
+func (x *ChatMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChatMessage.ProtoReflect.Descriptor instead.
+func (*ChatMessage) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ChatMessage) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *ChatMessage) GetFromSelf() bool {
+	if x != nil {
+		return x.FromSelf
+	}
+	return false
+}
+
+func (x *ChatMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Memory is a summary that stands for the beginning of a history in prompts.
 type Memory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -582,7 +735,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +747,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +760,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Memory) GetSummary() string {
@@ -653,7 +806,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +818,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +831,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HistoryEntry) GetStepId() string {
@@ -764,7 +917,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +929,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +942,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Round) GetQuestion() string {
@@ -840,7 +993,7 @@ type PlannedStep struct {
 
 func (x *PlannedStep) Reset() {
 	*x = PlannedStep{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1005,7 @@ func (x *PlannedStep) String() string {
 func (*PlannedStep) ProtoMessage() {}
 
 func (x *PlannedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1018,7 @@ func (x *PlannedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedStep.ProtoReflect.Descriptor instead.
 func (*PlannedStep) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PlannedStep) GetToolId() string {
@@ -935,7 +1088,7 @@ type GetFlowNameRequest struct {
 
 func (x *GetFlowNameRequest) Reset() {
 	*x = GetFlowNameRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1100,7 @@ func (x *GetFlowNameRequest) String() string {
 func (*GetFlowNameRequest) ProtoMessage() {}
 
 func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1113,7 @@ func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowNameRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetFlowNameRequest) GetContext() *TaskContext {
@@ -983,7 +1136,7 @@ type GetFlowNameResponse struct {
 
 func (x *GetFlowNameResponse) Reset() {
 	*x = GetFlowNameResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1148,7 @@ func (x *GetFlowNameResponse) String() string {
 func (*GetFlowNameResponse) ProtoMessage() {}
 
 func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1161,7 @@ func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowNameResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetFlowNameResponse) GetName() string {
@@ -1036,7 +1189,7 @@ type AssessFlowRiskRequest struct {
 
 func (x *AssessFlowRiskRequest) Reset() {
 	*x = AssessFlowRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1201,7 @@ func (x *AssessFlowRiskRequest) String() string {
 func (*AssessFlowRiskRequest) ProtoMessage() {}
 
 func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1214,7 @@ func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AssessFlowRiskRequest) GetContext() *TaskContext {
@@ -1084,7 +1237,7 @@ type AssessFlowRiskResponse struct {
 
 func (x *AssessFlowRiskResponse) Reset() {
 	*x = AssessFlowRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1249,7 @@ func (x *AssessFlowRiskResponse) String() string {
 func (*AssessFlowRiskResponse) ProtoMessage() {}
 
 func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1262,7 @@ func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AssessFlowRiskResponse) GetRisk() *v1.Risk {
@@ -1139,7 +1292,7 @@ type PlanStepsRequest struct {
 
 func (x *PlanStepsRequest) Reset() {
 	*x = PlanStepsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1304,7 @@ func (x *PlanStepsRequest) String() string {
 func (*PlanStepsRequest) ProtoMessage() {}
 
 func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1317,7 @@ func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsRequest.ProtoReflect.Descriptor instead.
 func (*PlanStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlanStepsRequest) GetContext() *TaskContext {
@@ -1211,7 +1364,7 @@ type PlanStepsResponse struct {
 
 func (x *PlanStepsResponse) Reset() {
 	*x = PlanStepsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1376,7 @@ func (x *PlanStepsResponse) String() string {
 func (*PlanStepsResponse) ProtoMessage() {}
 
 func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1389,7 @@ func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsResponse.ProtoReflect.Descriptor instead.
 func (*PlanStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanStepsResponse) GetSteps() []*PlannedStep {
@@ -1315,7 +1468,7 @@ type StreamPlanStepsRequest struct {
 
 func (x *StreamPlanStepsRequest) Reset() {
 	*x = StreamPlanStepsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1480,7 @@ func (x *StreamPlanStepsRequest) String() string {
 func (*StreamPlanStepsRequest) ProtoMessage() {}
 
 func (x *StreamPlanStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1493,7 @@ func (x *StreamPlanStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlanStepsRequest.ProtoReflect.Descriptor instead.
 func (*StreamPlanStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StreamPlanStepsRequest) GetContext() *TaskContext {
@@ -1373,7 +1526,7 @@ type StreamPlanStepsResponse struct {
 
 func (x *StreamPlanStepsResponse) Reset() {
 	*x = StreamPlanStepsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1538,7 @@ func (x *StreamPlanStepsResponse) String() string {
 func (*StreamPlanStepsResponse) ProtoMessage() {}
 
 func (x *StreamPlanStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1551,7 @@ func (x *StreamPlanStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlanStepsResponse.ProtoReflect.Descriptor instead.
 func (*StreamPlanStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StreamPlanStepsResponse) GetPiece() isStreamPlanStepsResponse_Piece {
@@ -1456,7 +1609,7 @@ type CreateNextStepRequest struct {
 
 func (x *CreateNextStepRequest) Reset() {
 	*x = CreateNextStepRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1621,7 @@ func (x *CreateNextStepRequest) String() string {
 func (*CreateNextStepRequest) ProtoMessage() {}
 
 func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1634,7 @@ func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepRequest.ProtoReflect.Descriptor instead.
 func (*CreateNextStepRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateNextStepRequest) GetContext() *TaskContext {
@@ -1506,7 +1659,7 @@ type CreateNextStepResponse struct {
 
 func (x *CreateNextStepResponse) Reset() {
 	*x = CreateNextStepResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1671,7 @@ func (x *CreateNextStepResponse) String() string {
 func (*CreateNextStepResponse) ProtoMessage() {}
 
 func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1684,7 @@ func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepResponse.ProtoReflect.Descriptor instead.
 func (*CreateNextStepResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateNextStepResponse) GetToolId() string {
@@ -1574,7 +1727,7 @@ type GetFirstInputParamsRequest struct {
 
 func (x *GetFirstInputParamsRequest) Reset() {
 	*x = GetFirstInputParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1739,7 @@ func (x *GetFirstInputParamsRequest) String() string {
 func (*GetFirstInputParamsRequest) ProtoMessage() {}
 
 func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1752,7 @@ func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetFirstInputParamsRequest) GetContext() *TaskContext {
@@ -1652,7 +1805,7 @@ type GetFirstInputParamsResponse struct {
 
 func (x *GetFirstInputParamsResponse) Reset() {
 	*x = GetFirstInputParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1817,7 @@ func (x *GetFirstInputParamsResponse) String() string {
 func (*GetFirstInputParamsResponse) ProtoMessage() {}
 
 func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1830,7 @@ func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetFirstInputParamsResponse) GetInputJson() string {
@@ -1722,7 +1875,7 @@ type FillParamsRequest struct {
 
 func (x *FillParamsRequest) Reset() {
 	*x = FillParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1887,7 @@ func (x *FillParamsRequest) String() string {
 func (*FillParamsRequest) ProtoMessage() {}
 
 func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1900,7 @@ func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsRequest.ProtoReflect.Descriptor instead.
 func (*FillParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FillParamsRequest) GetContext() *TaskContext {
@@ -1805,7 +1958,7 @@ type FillParamsResponse struct {
 
 func (x *FillParamsResponse) Reset() {
 	*x = FillParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1970,7 @@ func (x *FillParamsResponse) String() string {
 func (*FillParamsResponse) ProtoMessage() {}
 
 func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1983,7 @@ func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsResponse.ProtoReflect.Descriptor instead.
 func (*FillParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FillParamsResponse) GetInputJson() string {
@@ -1862,7 +2015,7 @@ type AssessToolRiskRequest struct {
 
 func (x *AssessToolRiskRequest) Reset() {
 	*x = AssessToolRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2027,7 @@ func (x *AssessToolRiskRequest) String() string {
 func (*AssessToolRiskRequest) ProtoMessage() {}
 
 func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2040,7 @@ func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AssessToolRiskRequest) GetContext() *TaskContext {
@@ -1924,7 +2077,7 @@ type AssessToolRiskResponse struct {
 
 func (x *AssessToolRiskResponse) Reset() {
 	*x = AssessToolRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2089,7 @@ func (x *AssessToolRiskResponse) String() string {
 func (*AssessToolRiskResponse) ProtoMessage() {}
 
 func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2102,7 @@ func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AssessToolRiskResponse) GetRisk() *v1.Risk {
@@ -1983,7 +2136,7 @@ type IsParamErrorRequest struct {
 
 func (x *IsParamErrorRequest) Reset() {
 	*x = IsParamErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2148,7 @@ func (x *IsParamErrorRequest) String() string {
 func (*IsParamErrorRequest) ProtoMessage() {}
 
 func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2161,7 @@ func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorRequest.ProtoReflect.Descriptor instead.
 func (*IsParamErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *IsParamErrorRequest) GetContext() *TaskContext {
@@ -2052,7 +2205,7 @@ type IsParamErrorResponse struct {
 
 func (x *IsParamErrorResponse) Reset() {
 	*x = IsParamErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2217,7 @@ func (x *IsParamErrorResponse) String() string {
 func (*IsParamErrorResponse) ProtoMessage() {}
 
 func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2230,7 @@ func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorResponse.ProtoReflect.Descriptor instead.
 func (*IsParamErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *IsParamErrorResponse) GetIsParamError() bool {
@@ -2111,7 +2264,7 @@ type DescribeErrorRequest struct {
 
 func (x *DescribeErrorRequest) Reset() {
 	*x = DescribeErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2276,7 @@ func (x *DescribeErrorRequest) String() string {
 func (*DescribeErrorRequest) ProtoMessage() {}
 
 func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2289,7 @@ func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorRequest.ProtoReflect.Descriptor instead.
 func (*DescribeErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DescribeErrorRequest) GetContext() *TaskContext {
@@ -2180,7 +2333,7 @@ type DescribeErrorResponse struct {
 
 func (x *DescribeErrorResponse) Reset() {
 	*x = DescribeErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2345,7 @@ func (x *DescribeErrorResponse) String() string {
 func (*DescribeErrorResponse) ProtoMessage() {}
 
 func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2358,7 @@ func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorResponse.ProtoReflect.Descriptor instead.
 func (*DescribeErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DescribeErrorResponse) GetMessage() string {
@@ -2239,7 +2392,7 @@ type GetMissingParamsRequest struct {
 
 func (x *GetMissingParamsRequest) Reset() {
 	*x = GetMissingParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2404,7 @@ func (x *GetMissingParamsRequest) String() string {
 func (*GetMissingParamsRequest) ProtoMessage() {}
 
 func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2417,7 @@ func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetMissingParamsRequest) GetContext() *TaskContext {
@@ -2308,7 +2461,7 @@ type GetMissingParamsResponse struct {
 
 func (x *GetMissingParamsResponse) Reset() {
 	*x = GetMissingParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2473,7 @@ func (x *GetMissingParamsResponse) String() string {
 func (*GetMissingParamsResponse) ProtoMessage() {}
 
 func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2486,7 @@ func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMissingParamsResponse) GetSchemaJson() string {
@@ -2358,14 +2511,16 @@ type GenerateAnswerRequest struct {
 	// Why the task ended before the planner said FINAL, such as a limit that was reached; may be empty.
 	CutShort string `protobuf:"bytes,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	// The subtasks of the task's plan, in its order; none if the task has no plan. The answer says what each reached, and what failed.
-	Subtasks      []*SubtaskState `protobuf:"bytes,3,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	Subtasks []*SubtaskState `protobuf:"bytes,3,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// The goal is the agent's own report of an error. The answer explains the error to the people of the conversation, and says what they can do.
+	ExplainError  bool `protobuf:"varint,4,opt,name=explain_error,json=explainError,proto3" json:"explain_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateAnswerRequest) Reset() {
 	*x = GenerateAnswerRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2532,7 @@ func (x *GenerateAnswerRequest) String() string {
 func (*GenerateAnswerRequest) ProtoMessage() {}
 
 func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2545,7 @@ func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerRequest.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GenerateAnswerRequest) GetContext() *TaskContext {
@@ -2414,6 +2569,13 @@ func (x *GenerateAnswerRequest) GetSubtasks() []*SubtaskState {
 	return nil
 }
 
+func (x *GenerateAnswerRequest) GetExplainError() bool {
+	if x != nil {
+		return x.ExplainError
+	}
+	return false
+}
+
 // GenerateAnswerResponse is a piece of the answer.
 type GenerateAnswerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2429,7 +2591,7 @@ type GenerateAnswerResponse struct {
 
 func (x *GenerateAnswerResponse) Reset() {
 	*x = GenerateAnswerResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2603,7 @@ func (x *GenerateAnswerResponse) String() string {
 func (*GenerateAnswerResponse) ProtoMessage() {}
 
 func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2616,7 @@ func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerResponse.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GenerateAnswerResponse) GetText() string {
@@ -2493,7 +2655,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2667,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2680,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreatePlanRequest) GetContext() *TaskContext {
@@ -2559,7 +2721,7 @@ type CreatePlanResponse struct {
 
 func (x *CreatePlanResponse) Reset() {
 	*x = CreatePlanResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2733,7 @@ func (x *CreatePlanResponse) String() string {
 func (*CreatePlanResponse) ProtoMessage() {}
 
 func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2746,7 @@ func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanResponse.ProtoReflect.Descriptor instead.
 func (*CreatePlanResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreatePlanResponse) GetMainTask() string {
@@ -2636,7 +2798,7 @@ type Subtask struct {
 
 func (x *Subtask) Reset() {
 	*x = Subtask{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2810,7 @@ func (x *Subtask) String() string {
 func (*Subtask) ProtoMessage() {}
 
 func (x *Subtask) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2823,7 @@ func (x *Subtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
 func (*Subtask) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Subtask) GetId() string {
@@ -2723,7 +2885,7 @@ type SubtaskState struct {
 
 func (x *SubtaskState) Reset() {
 	*x = SubtaskState{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2897,7 @@ func (x *SubtaskState) String() string {
 func (*SubtaskState) ProtoMessage() {}
 
 func (x *SubtaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2910,7 @@ func (x *SubtaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskState.ProtoReflect.Descriptor instead.
 func (*SubtaskState) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SubtaskState) GetId() string {
@@ -2794,7 +2956,7 @@ type Reflection struct {
 
 func (x *Reflection) Reset() {
 	*x = Reflection{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2968,7 @@ func (x *Reflection) String() string {
 func (*Reflection) ProtoMessage() {}
 
 func (x *Reflection) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2981,7 @@ func (x *Reflection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
 func (*Reflection) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reflection) GetDone() bool {
@@ -2860,7 +3022,7 @@ type PlanChange struct {
 
 func (x *PlanChange) Reset() {
 	*x = PlanChange{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +3034,7 @@ func (x *PlanChange) String() string {
 func (*PlanChange) ProtoMessage() {}
 
 func (x *PlanChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3047,7 @@ func (x *PlanChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanChange.ProtoReflect.Descriptor instead.
 func (*PlanChange) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanChange) GetAdd() []*Subtask {
@@ -2938,7 +3100,7 @@ type ThinkRequest struct {
 
 func (x *ThinkRequest) Reset() {
 	*x = ThinkRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3112,7 @@ func (x *ThinkRequest) String() string {
 func (*ThinkRequest) ProtoMessage() {}
 
 func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3125,7 @@ func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkRequest.ProtoReflect.Descriptor instead.
 func (*ThinkRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ThinkRequest) GetContext() *TaskContext {
@@ -3024,7 +3186,7 @@ type ThinkResponse struct {
 
 func (x *ThinkResponse) Reset() {
 	*x = ThinkResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3198,7 @@ func (x *ThinkResponse) String() string {
 func (*ThinkResponse) ProtoMessage() {}
 
 func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3211,7 @@ func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResponse.ProtoReflect.Descriptor instead.
 func (*ThinkResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ThinkResponse) GetPiece() isThinkResponse_Piece {
@@ -3116,7 +3278,7 @@ type ThinkResult struct {
 
 func (x *ThinkResult) Reset() {
 	*x = ThinkResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3128,7 +3290,7 @@ func (x *ThinkResult) String() string {
 func (*ThinkResult) ProtoMessage() {}
 
 func (x *ThinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3141,7 +3303,7 @@ func (x *ThinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResult.ProtoReflect.Descriptor instead.
 func (*ThinkResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ThinkResult) GetThought() string {
@@ -3196,7 +3358,7 @@ type ReflectRequest struct {
 
 func (x *ReflectRequest) Reset() {
 	*x = ReflectRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3370,7 @@ func (x *ReflectRequest) String() string {
 func (*ReflectRequest) ProtoMessage() {}
 
 func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3383,7 @@ func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectRequest.ProtoReflect.Descriptor instead.
 func (*ReflectRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReflectRequest) GetContext() *TaskContext {
@@ -3271,7 +3433,7 @@ type ReflectResponse struct {
 
 func (x *ReflectResponse) Reset() {
 	*x = ReflectResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3445,7 @@ func (x *ReflectResponse) String() string {
 func (*ReflectResponse) ProtoMessage() {}
 
 func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3458,7 @@ func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectResponse.ProtoReflect.Descriptor instead.
 func (*ReflectResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReflectResponse) GetDone() bool {
@@ -3337,9 +3499,9 @@ func (x *ReflectResponse) GetPlanChange() *PlanChange {
 // DecideRequest asks how an agent responds to a message.
 type DecideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent's context: what it is for, its tools, earlier rounds, and the message as the goal.
+	// The agent's context: what it is for, its tools, earlier messages, and the message as the goal.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	// The sender's name; may be empty.
+	// The sender's name; if empty, the context's `speaker`.
 	Sender string `protobuf:"bytes,2,opt,name=sender,proto3" json:"sender,omitempty"`
 	// The names of the other agents of the topic, to which the message can be delegated.
 	Agents        []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
@@ -3349,7 +3511,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3523,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3536,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DecideRequest) GetContext() *TaskContext {
@@ -3417,7 +3579,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3591,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3604,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DecideResponse) GetDecision() Decision {
@@ -3483,7 +3645,7 @@ func (x *DecideResponse) GetUsage() *v1.Usage {
 // SelectToolsRequest asks for the tool calls that a message needs.
 type SelectToolsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The context: the tools to choose from, and the message as the goal.
+	// The context: the tools to choose from, the message as the goal, and the calls that were made for it so far.
 	Context       *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3491,7 +3653,7 @@ type SelectToolsRequest struct {
 
 func (x *SelectToolsRequest) Reset() {
 	*x = SelectToolsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3665,7 @@ func (x *SelectToolsRequest) String() string {
 func (*SelectToolsRequest) ProtoMessage() {}
 
 func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3678,7 @@ func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsRequest.ProtoReflect.Descriptor instead.
 func (*SelectToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SelectToolsRequest) GetContext() *TaskContext {
@@ -3529,7 +3691,7 @@ func (x *SelectToolsRequest) GetContext() *TaskContext {
 // SelectToolsResponse is the tool calls.
 type SelectToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The calls, independent of each other; none if no tool is needed.
+	// The next calls, independent of each other; none if no further call is needed.
 	Steps []*PlannedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
 	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -3539,7 +3701,7 @@ type SelectToolsResponse struct {
 
 func (x *SelectToolsResponse) Reset() {
 	*x = SelectToolsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3713,7 @@ func (x *SelectToolsResponse) String() string {
 func (*SelectToolsResponse) ProtoMessage() {}
 
 func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3726,7 @@ func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsResponse.ProtoReflect.Descriptor instead.
 func (*SelectToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SelectToolsResponse) GetSteps() []*PlannedStep {
@@ -3587,14 +3749,19 @@ type SummarizeMemoryRequest struct {
 	// The context. Its history is summarized; an earlier summary in `memory` is continued.
 	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
 	// Messages of a conversation to summarize together with the history, oldest first; may be empty.
-	Messages      []*ModelMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*ModelMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// If above 0, the context's conversation is summarized instead: all but its last `keep_last` messages, and only if goal, messages and the conversation's
+	// summary together take more than this share of the model's context window. An earlier summary is continued.
+	ContextShare float64 `protobuf:"fixed64,3,opt,name=context_share,json=contextShare,proto3" json:"context_share,omitempty"`
+	// How many of the last messages of the conversation are not summarized.
+	KeepLast      uint32 `protobuf:"varint,4,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SummarizeMemoryRequest) Reset() {
 	*x = SummarizeMemoryRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3773,7 @@ func (x *SummarizeMemoryRequest) String() string {
 func (*SummarizeMemoryRequest) ProtoMessage() {}
 
 func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3786,7 @@ func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SummarizeMemoryRequest) GetContext() *TaskContext {
@@ -3636,20 +3803,36 @@ func (x *SummarizeMemoryRequest) GetMessages() []*ModelMessage {
 	return nil
 }
 
+func (x *SummarizeMemoryRequest) GetContextShare() float64 {
+	if x != nil {
+		return x.ContextShare
+	}
+	return 0
+}
+
+func (x *SummarizeMemoryRequest) GetKeepLast() uint32 {
+	if x != nil {
+		return x.KeepLast
+	}
+	return 0
+}
+
 // SummarizeMemoryResponse is the summary.
 type SummarizeMemoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The summary.
+	// The summary; empty if nothing was summarized.
 	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
 	// What the answer cost.
-	Usage         *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Usage *v1.Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	// How many of the context's oldest `messages` the summary covers; 0 if the conversation fits, or if the request has no `context_share`.
+	CoveredMessages uint32 `protobuf:"varint,3,opt,name=covered_messages,json=coveredMessages,proto3" json:"covered_messages,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SummarizeMemoryResponse) Reset() {
 	*x = SummarizeMemoryResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3844,7 @@ func (x *SummarizeMemoryResponse) String() string {
 func (*SummarizeMemoryResponse) ProtoMessage() {}
 
 func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3857,7 @@ func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SummarizeMemoryResponse) GetSummary() string {
@@ -3685,6 +3868,151 @@ func (x *SummarizeMemoryResponse) GetSummary() string {
 }
 
 func (x *SummarizeMemoryResponse) GetUsage() *v1.Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *SummarizeMemoryResponse) GetCoveredMessages() uint32 {
+	if x != nil {
+		return x.CoveredMessages
+	}
+	return 0
+}
+
+// RespondRequest asks for the response to a message.
+type RespondRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The context: the tools, the conversation, the message as the goal, and the calls that were made for it so far.
+	Context *TaskContext `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
+	// The kind of the message: `user_new_msg`, `agent_msg`, `agent_toolcall_msg` or `result_msg`; may be empty.
+	MessageType string `protobuf:"bytes,2,opt,name=message_type,json=messageType,proto3" json:"message_type,omitempty"`
+	// No further call can be made: the decision is COMPLETE.
+	MustComplete  bool `protobuf:"varint,3,opt,name=must_complete,json=mustComplete,proto3" json:"must_complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondRequest) Reset() {
+	*x = RespondRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondRequest) ProtoMessage() {}
+
+func (x *RespondRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondRequest.ProtoReflect.Descriptor instead.
+func (*RespondRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RespondRequest) GetContext() *TaskContext {
+	if x != nil {
+		return x.Context
+	}
+	return nil
+}
+
+func (x *RespondRequest) GetMessageType() string {
+	if x != nil {
+		return x.MessageType
+	}
+	return ""
+}
+
+func (x *RespondRequest) GetMustComplete() bool {
+	if x != nil {
+		return x.MustComplete
+	}
+	return false
+}
+
+// RespondResponse is the response to a message.
+type RespondResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether work on the message goes on. A model's answer that is not valid JSON is COMPLETE, with that text.
+	Decision RespondDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=pawl.planner.v1.RespondDecision" json:"decision,omitempty"`
+	// The call that comes next; only with CONTINUE.
+	NextCall *PlannedStep `protobuf:"bytes,2,opt,name=next_call,json=nextCall,proto3" json:"next_call,omitempty"`
+	// COMPLETE: the reply. CONTINUE: the text of the message that asks for the call. It repeats what has to be known to answer the first message, because the next
+	// request has only the conversation and the call's result.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// What the answer cost.
+	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondResponse) Reset() {
+	*x = RespondResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondResponse) ProtoMessage() {}
+
+func (x *RespondResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondResponse.ProtoReflect.Descriptor instead.
+func (*RespondResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RespondResponse) GetDecision() RespondDecision {
+	if x != nil {
+		return x.Decision
+	}
+	return RespondDecision_RESPOND_DECISION_UNSPECIFIED
+}
+
+func (x *RespondResponse) GetNextCall() *PlannedStep {
+	if x != nil {
+		return x.NextCall
+	}
+	return nil
+}
+
+func (x *RespondResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *RespondResponse) GetUsage() *v1.Usage {
 	if x != nil {
 		return x.Usage
 	}
@@ -3704,7 +4032,7 @@ type CheckPlaybookRequest struct {
 
 func (x *CheckPlaybookRequest) Reset() {
 	*x = CheckPlaybookRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +4044,7 @@ func (x *CheckPlaybookRequest) String() string {
 func (*CheckPlaybookRequest) ProtoMessage() {}
 
 func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +4057,7 @@ func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookRequest.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CheckPlaybookRequest) GetPlaybook() string {
@@ -3765,7 +4093,7 @@ type CheckPlaybookResponse struct {
 
 func (x *CheckPlaybookResponse) Reset() {
 	*x = CheckPlaybookResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +4105,7 @@ func (x *CheckPlaybookResponse) String() string {
 func (*CheckPlaybookResponse) ProtoMessage() {}
 
 func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +4118,7 @@ func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookResponse.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CheckPlaybookResponse) GetName() string {
@@ -3860,7 +4188,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +4200,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +4213,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GenerateRequest) GetModel() string {
@@ -3980,7 +4308,7 @@ type ModelTool struct {
 
 func (x *ModelTool) Reset() {
 	*x = ModelTool{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4320,7 @@ func (x *ModelTool) String() string {
 func (*ModelTool) ProtoMessage() {}
 
 func (x *ModelTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4333,7 @@ func (x *ModelTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTool.ProtoReflect.Descriptor instead.
 func (*ModelTool) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ModelTool) GetName() string {
@@ -4042,7 +4370,7 @@ type ModelMessage struct {
 
 func (x *ModelMessage) Reset() {
 	*x = ModelMessage{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4382,7 @@ func (x *ModelMessage) String() string {
 func (*ModelMessage) ProtoMessage() {}
 
 func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4395,7 @@ func (x *ModelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
 func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ModelMessage) GetRole() ModelRole {
@@ -4103,7 +4431,7 @@ type ModelPart struct {
 
 func (x *ModelPart) Reset() {
 	*x = ModelPart{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4443,7 @@ func (x *ModelPart) String() string {
 func (*ModelPart) ProtoMessage() {}
 
 func (x *ModelPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4456,7 @@ func (x *ModelPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPart.ProtoReflect.Descriptor instead.
 func (*ModelPart) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ModelPart) GetPart() isModelPart_Part {
@@ -4235,7 +4563,7 @@ type ModelMedia struct {
 
 func (x *ModelMedia) Reset() {
 	*x = ModelMedia{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4575,7 @@ func (x *ModelMedia) String() string {
 func (*ModelMedia) ProtoMessage() {}
 
 func (x *ModelMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4588,7 @@ func (x *ModelMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMedia.ProtoReflect.Descriptor instead.
 func (*ModelMedia) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ModelMedia) GetMimeType() string {
@@ -4292,7 +4620,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4304,7 +4632,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4317,7 +4645,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ModelToolCall) GetId() string {
@@ -4356,7 +4684,7 @@ type ModelToolResult struct {
 
 func (x *ModelToolResult) Reset() {
 	*x = ModelToolResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4696,7 @@ func (x *ModelToolResult) String() string {
 func (*ModelToolResult) ProtoMessage() {}
 
 func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4709,7 @@ func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolResult.ProtoReflect.Descriptor instead.
 func (*ModelToolResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ModelToolResult) GetCallId() string {
@@ -4422,7 +4750,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4762,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4775,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GenerateResponse) GetPiece() isGenerateResponse_Piece {
@@ -4526,7 +4854,7 @@ type GenerateEnd struct {
 
 func (x *GenerateEnd) Reset() {
 	*x = GenerateEnd{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4538,7 +4866,7 @@ func (x *GenerateEnd) String() string {
 func (*GenerateEnd) ProtoMessage() {}
 
 func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4551,7 +4879,7 @@ func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateEnd.ProtoReflect.Descriptor instead.
 func (*GenerateEnd) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GenerateEnd) GetStopReason() StopReason {
@@ -4594,7 +4922,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4606,7 +4934,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4619,7 +4947,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{57}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListModelsRequest) GetName() string {
@@ -4640,7 +4968,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +4980,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +4993,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{58}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -4696,7 +5024,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +5036,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +5049,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{59}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Model) GetName() string {
@@ -4770,7 +5098,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\"\xf5\x05\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\"\x9b\a\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -4791,10 +5119,19 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\vinputs_json\x18\x10 \x01(\tR\n" +
 	"inputsJson\x12\x1b\n" +
 	"\tmax_steps\x18\x11 \x01(\rR\bmaxSteps\x12\x16\n" +
-	"\x06branch\x18\x13 \x01(\tR\x06branchB\x13\n" +
+	"\x06branch\x18\x13 \x01(\tR\x06branch\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\x14 \x01(\tR\tagentName\x12\x18\n" +
+	"\aspeaker\x18\x15 \x01(\tR\aspeaker\x128\n" +
+	"\bmessages\x18\x16 \x03(\v2\x1c.pawl.planner.v1.ChatMessageR\bmessages\x121\n" +
+	"\x14conversation_summary\x18\x17 \x01(\tR\x13conversationSummaryB\x13\n" +
 	"\x11_model_calls_leftB\x0e\n" +
 	"\f_tokens_leftB\x15\n" +
-	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"D\n" +
+	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"V\n" +
+	"\vChatMessage\x12\x16\n" +
+	"\x06sender\x18\x01 \x01(\tR\x06sender\x12\x1b\n" +
+	"\tfrom_self\x18\x02 \x01(\bR\bfromSelf\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"D\n" +
 	"\x06Memory\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12 \n" +
 	"\flast_step_id\x18\x02 \x01(\tR\n" +
@@ -4925,11 +5262,12 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x18GetMissingParamsResponse\x12\x1f\n" +
 	"\vschema_json\x18\x01 \x01(\tR\n" +
 	"schemaJson\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xaf\x01\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xd4\x01\n" +
 	"\x15GenerateAnswerRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12\x1b\n" +
 	"\tcut_short\x18\x02 \x01(\tR\bcutShort\x129\n" +
-	"\bsubtasks\x18\x03 \x03(\v2\x1d.pawl.planner.v1.SubtaskStateR\bsubtasks\"\x97\x01\n" +
+	"\bsubtasks\x18\x03 \x03(\v2\x1d.pawl.planner.v1.SubtaskStateR\bsubtasks\x12#\n" +
+	"\rexplain_error\x18\x04 \x01(\bR\fexplainError\"\x97\x01\n" +
 	"\x16GenerateAnswerResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12<\n" +
@@ -5017,13 +5355,25 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"v\n" +
 	"\x13SelectToolsResponse\x122\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x9e\x01\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xf9\x01\n" +
 	"\x16SummarizeMemoryRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12D\n" +
-	"\bmessages\x18\x02 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmessages\"`\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmessages\x12<\n" +
+	"\rcontext_share\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\fcontextShare\x12\x1b\n" +
+	"\tkeep_last\x18\x04 \x01(\rR\bkeepLast\"\x8b\x01\n" +
 	"\x17SummarizeMemoryResponse\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x80\x01\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12)\n" +
+	"\x10covered_messages\x18\x03 \x01(\rR\x0fcoveredMessages\"\xa1\x01\n" +
+	"\x0eRespondRequest\x12>\n" +
+	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12*\n" +
+	"\fmessage_type\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x182R\vmessageType\x12#\n" +
+	"\rmust_complete\x18\x03 \x01(\bR\fmustComplete\"\xcb\x01\n" +
+	"\x0fRespondResponse\x12<\n" +
+	"\bdecision\x18\x01 \x01(\x0e2 .pawl.planner.v1.RespondDecisionR\bdecision\x129\n" +
+	"\tnext_call\x18\x02 \x01(\v2\x1c.pawl.planner.v1.PlannedStepR\bnextCall\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12+\n" +
+	"\x05usage\x18\x04 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x80\x01\n" +
 	"\x14CheckPlaybookRequest\x12'\n" +
 	"\bplaybook\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x10R\bplaybook\x12/\n" +
 	"\vinputs_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10H\x00R\n" +
@@ -5128,7 +5478,11 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x0eDECISION_REPLY\x10\x01\x12\x13\n" +
 	"\x0fDECISION_SILENT\x10\x02\x12\x16\n" +
 	"\x12DECISION_ASK_HUMAN\x10\x03\x12\x15\n" +
-	"\x11DECISION_DELEGATE\x10\x04*\x8c\x01\n" +
+	"\x11DECISION_DELEGATE\x10\x04*q\n" +
+	"\x0fRespondDecision\x12 \n" +
+	"\x1cRESPOND_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19RESPOND_DECISION_CONTINUE\x10\x01\x12\x1d\n" +
+	"\x19RESPOND_DECISION_COMPLETE\x10\x02*\x8c\x01\n" +
 	"\x0fModelToolChoice\x12!\n" +
 	"\x1dMODEL_TOOL_CHOICE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16MODEL_TOOL_CHOICE_AUTO\x10\x01\x12\x1a\n" +
@@ -5145,7 +5499,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1d\n" +
 	"\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x17\n" +
 	"\x13STOP_REASON_REFUSED\x10\x04\x12\x1a\n" +
-	"\x16STOP_REASON_TOOL_CALLS\x10\x052\xaf\x15\n" +
+	"\x16STOP_REASON_TOOL_CALLS\x10\x052\x9d\x16\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +
@@ -5166,7 +5520,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\aReflect\x12\x1f.pawl.planner.v1.ReflectRequest\x1a .pawl.planner.v1.ReflectResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/planner:reflect\x12h\n" +
 	"\x06Decide\x12\x1e.pawl.planner.v1.DecideRequest\x1a\x1f.pawl.planner.v1.DecideResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/planner:decide\x12|\n" +
 	"\vSelectTools\x12#.pawl.planner.v1.SelectToolsRequest\x1a$.pawl.planner.v1.SelectToolsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:selectTools\x12\x8c\x01\n" +
-	"\x0fSummarizeMemory\x12'.pawl.planner.v1.SummarizeMemoryRequest\x1a(.pawl.planner.v1.SummarizeMemoryResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/planner:summarizeMemory\x12\x84\x01\n" +
+	"\x0fSummarizeMemory\x12'.pawl.planner.v1.SummarizeMemoryRequest\x1a(.pawl.planner.v1.SummarizeMemoryResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/planner:summarizeMemory\x12l\n" +
+	"\aRespond\x12\x1f.pawl.planner.v1.RespondRequest\x1a .pawl.planner.v1.RespondResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/planner:respond\x12\x84\x01\n" +
 	"\rCheckPlaybook\x12%.pawl.planner.v1.CheckPlaybookRequest\x1a&.pawl.planner.v1.CheckPlaybookResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:checkPlaybook\x12r\n" +
 	"\bGenerate\x12 .pawl.planner.v1.GenerateRequest\x1a!.pawl.planner.v1.GenerateResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/planner:generate0\x01\x12i\n" +
 	"\n" +
@@ -5185,212 +5540,223 @@ func file_pawl_planner_v1_planner_proto_rawDescGZIP() []byte {
 	return file_pawl_planner_v1_planner_proto_rawDescData
 }
 
-var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(StepResult)(0),                     // 0: pawl.planner.v1.StepResult
 	(GoalResult)(0),                     // 1: pawl.planner.v1.GoalResult
 	(Decision)(0),                       // 2: pawl.planner.v1.Decision
-	(ModelToolChoice)(0),                // 3: pawl.planner.v1.ModelToolChoice
-	(ModelRole)(0),                      // 4: pawl.planner.v1.ModelRole
-	(StopReason)(0),                     // 5: pawl.planner.v1.StopReason
-	(*TaskContext)(nil),                 // 6: pawl.planner.v1.TaskContext
-	(*Memory)(nil),                      // 7: pawl.planner.v1.Memory
-	(*HistoryEntry)(nil),                // 8: pawl.planner.v1.HistoryEntry
-	(*Round)(nil),                       // 9: pawl.planner.v1.Round
-	(*PlannedStep)(nil),                 // 10: pawl.planner.v1.PlannedStep
-	(*GetFlowNameRequest)(nil),          // 11: pawl.planner.v1.GetFlowNameRequest
-	(*GetFlowNameResponse)(nil),         // 12: pawl.planner.v1.GetFlowNameResponse
-	(*AssessFlowRiskRequest)(nil),       // 13: pawl.planner.v1.AssessFlowRiskRequest
-	(*AssessFlowRiskResponse)(nil),      // 14: pawl.planner.v1.AssessFlowRiskResponse
-	(*PlanStepsRequest)(nil),            // 15: pawl.planner.v1.PlanStepsRequest
-	(*PlanStepsResponse)(nil),           // 16: pawl.planner.v1.PlanStepsResponse
-	(*StreamPlanStepsRequest)(nil),      // 17: pawl.planner.v1.StreamPlanStepsRequest
-	(*StreamPlanStepsResponse)(nil),     // 18: pawl.planner.v1.StreamPlanStepsResponse
-	(*CreateNextStepRequest)(nil),       // 19: pawl.planner.v1.CreateNextStepRequest
-	(*CreateNextStepResponse)(nil),      // 20: pawl.planner.v1.CreateNextStepResponse
-	(*GetFirstInputParamsRequest)(nil),  // 21: pawl.planner.v1.GetFirstInputParamsRequest
-	(*GetFirstInputParamsResponse)(nil), // 22: pawl.planner.v1.GetFirstInputParamsResponse
-	(*FillParamsRequest)(nil),           // 23: pawl.planner.v1.FillParamsRequest
-	(*FillParamsResponse)(nil),          // 24: pawl.planner.v1.FillParamsResponse
-	(*AssessToolRiskRequest)(nil),       // 25: pawl.planner.v1.AssessToolRiskRequest
-	(*AssessToolRiskResponse)(nil),      // 26: pawl.planner.v1.AssessToolRiskResponse
-	(*IsParamErrorRequest)(nil),         // 27: pawl.planner.v1.IsParamErrorRequest
-	(*IsParamErrorResponse)(nil),        // 28: pawl.planner.v1.IsParamErrorResponse
-	(*DescribeErrorRequest)(nil),        // 29: pawl.planner.v1.DescribeErrorRequest
-	(*DescribeErrorResponse)(nil),       // 30: pawl.planner.v1.DescribeErrorResponse
-	(*GetMissingParamsRequest)(nil),     // 31: pawl.planner.v1.GetMissingParamsRequest
-	(*GetMissingParamsResponse)(nil),    // 32: pawl.planner.v1.GetMissingParamsResponse
-	(*GenerateAnswerRequest)(nil),       // 33: pawl.planner.v1.GenerateAnswerRequest
-	(*GenerateAnswerResponse)(nil),      // 34: pawl.planner.v1.GenerateAnswerResponse
-	(*CreatePlanRequest)(nil),           // 35: pawl.planner.v1.CreatePlanRequest
-	(*CreatePlanResponse)(nil),          // 36: pawl.planner.v1.CreatePlanResponse
-	(*Subtask)(nil),                     // 37: pawl.planner.v1.Subtask
-	(*SubtaskState)(nil),                // 38: pawl.planner.v1.SubtaskState
-	(*Reflection)(nil),                  // 39: pawl.planner.v1.Reflection
-	(*PlanChange)(nil),                  // 40: pawl.planner.v1.PlanChange
-	(*ThinkRequest)(nil),                // 41: pawl.planner.v1.ThinkRequest
-	(*ThinkResponse)(nil),               // 42: pawl.planner.v1.ThinkResponse
-	(*ThinkResult)(nil),                 // 43: pawl.planner.v1.ThinkResult
-	(*ReflectRequest)(nil),              // 44: pawl.planner.v1.ReflectRequest
-	(*ReflectResponse)(nil),             // 45: pawl.planner.v1.ReflectResponse
-	(*DecideRequest)(nil),               // 46: pawl.planner.v1.DecideRequest
-	(*DecideResponse)(nil),              // 47: pawl.planner.v1.DecideResponse
-	(*SelectToolsRequest)(nil),          // 48: pawl.planner.v1.SelectToolsRequest
-	(*SelectToolsResponse)(nil),         // 49: pawl.planner.v1.SelectToolsResponse
-	(*SummarizeMemoryRequest)(nil),      // 50: pawl.planner.v1.SummarizeMemoryRequest
-	(*SummarizeMemoryResponse)(nil),     // 51: pawl.planner.v1.SummarizeMemoryResponse
-	(*CheckPlaybookRequest)(nil),        // 52: pawl.planner.v1.CheckPlaybookRequest
-	(*CheckPlaybookResponse)(nil),       // 53: pawl.planner.v1.CheckPlaybookResponse
-	(*GenerateRequest)(nil),             // 54: pawl.planner.v1.GenerateRequest
-	(*ModelTool)(nil),                   // 55: pawl.planner.v1.ModelTool
-	(*ModelMessage)(nil),                // 56: pawl.planner.v1.ModelMessage
-	(*ModelPart)(nil),                   // 57: pawl.planner.v1.ModelPart
-	(*ModelMedia)(nil),                  // 58: pawl.planner.v1.ModelMedia
-	(*ModelToolCall)(nil),               // 59: pawl.planner.v1.ModelToolCall
-	(*ModelToolResult)(nil),             // 60: pawl.planner.v1.ModelToolResult
-	(*GenerateResponse)(nil),            // 61: pawl.planner.v1.GenerateResponse
-	(*GenerateEnd)(nil),                 // 62: pawl.planner.v1.GenerateEnd
-	(*ListModelsRequest)(nil),           // 63: pawl.planner.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 64: pawl.planner.v1.ListModelsResponse
-	(*Model)(nil),                       // 65: pawl.planner.v1.Model
-	(v1.Language)(0),                    // 66: pawl.common.v1.Language
-	(*v1.Tool)(nil),                     // 67: pawl.common.v1.Tool
-	(v1.Outcome)(0),                     // 68: pawl.common.v1.Outcome
-	(*v1.Risk)(nil),                     // 69: pawl.common.v1.Risk
-	(*v1.Usage)(nil),                    // 70: pawl.common.v1.Usage
-	(*v1.ModelBudget)(nil),              // 71: pawl.common.v1.ModelBudget
+	(RespondDecision)(0),                // 3: pawl.planner.v1.RespondDecision
+	(ModelToolChoice)(0),                // 4: pawl.planner.v1.ModelToolChoice
+	(ModelRole)(0),                      // 5: pawl.planner.v1.ModelRole
+	(StopReason)(0),                     // 6: pawl.planner.v1.StopReason
+	(*TaskContext)(nil),                 // 7: pawl.planner.v1.TaskContext
+	(*ChatMessage)(nil),                 // 8: pawl.planner.v1.ChatMessage
+	(*Memory)(nil),                      // 9: pawl.planner.v1.Memory
+	(*HistoryEntry)(nil),                // 10: pawl.planner.v1.HistoryEntry
+	(*Round)(nil),                       // 11: pawl.planner.v1.Round
+	(*PlannedStep)(nil),                 // 12: pawl.planner.v1.PlannedStep
+	(*GetFlowNameRequest)(nil),          // 13: pawl.planner.v1.GetFlowNameRequest
+	(*GetFlowNameResponse)(nil),         // 14: pawl.planner.v1.GetFlowNameResponse
+	(*AssessFlowRiskRequest)(nil),       // 15: pawl.planner.v1.AssessFlowRiskRequest
+	(*AssessFlowRiskResponse)(nil),      // 16: pawl.planner.v1.AssessFlowRiskResponse
+	(*PlanStepsRequest)(nil),            // 17: pawl.planner.v1.PlanStepsRequest
+	(*PlanStepsResponse)(nil),           // 18: pawl.planner.v1.PlanStepsResponse
+	(*StreamPlanStepsRequest)(nil),      // 19: pawl.planner.v1.StreamPlanStepsRequest
+	(*StreamPlanStepsResponse)(nil),     // 20: pawl.planner.v1.StreamPlanStepsResponse
+	(*CreateNextStepRequest)(nil),       // 21: pawl.planner.v1.CreateNextStepRequest
+	(*CreateNextStepResponse)(nil),      // 22: pawl.planner.v1.CreateNextStepResponse
+	(*GetFirstInputParamsRequest)(nil),  // 23: pawl.planner.v1.GetFirstInputParamsRequest
+	(*GetFirstInputParamsResponse)(nil), // 24: pawl.planner.v1.GetFirstInputParamsResponse
+	(*FillParamsRequest)(nil),           // 25: pawl.planner.v1.FillParamsRequest
+	(*FillParamsResponse)(nil),          // 26: pawl.planner.v1.FillParamsResponse
+	(*AssessToolRiskRequest)(nil),       // 27: pawl.planner.v1.AssessToolRiskRequest
+	(*AssessToolRiskResponse)(nil),      // 28: pawl.planner.v1.AssessToolRiskResponse
+	(*IsParamErrorRequest)(nil),         // 29: pawl.planner.v1.IsParamErrorRequest
+	(*IsParamErrorResponse)(nil),        // 30: pawl.planner.v1.IsParamErrorResponse
+	(*DescribeErrorRequest)(nil),        // 31: pawl.planner.v1.DescribeErrorRequest
+	(*DescribeErrorResponse)(nil),       // 32: pawl.planner.v1.DescribeErrorResponse
+	(*GetMissingParamsRequest)(nil),     // 33: pawl.planner.v1.GetMissingParamsRequest
+	(*GetMissingParamsResponse)(nil),    // 34: pawl.planner.v1.GetMissingParamsResponse
+	(*GenerateAnswerRequest)(nil),       // 35: pawl.planner.v1.GenerateAnswerRequest
+	(*GenerateAnswerResponse)(nil),      // 36: pawl.planner.v1.GenerateAnswerResponse
+	(*CreatePlanRequest)(nil),           // 37: pawl.planner.v1.CreatePlanRequest
+	(*CreatePlanResponse)(nil),          // 38: pawl.planner.v1.CreatePlanResponse
+	(*Subtask)(nil),                     // 39: pawl.planner.v1.Subtask
+	(*SubtaskState)(nil),                // 40: pawl.planner.v1.SubtaskState
+	(*Reflection)(nil),                  // 41: pawl.planner.v1.Reflection
+	(*PlanChange)(nil),                  // 42: pawl.planner.v1.PlanChange
+	(*ThinkRequest)(nil),                // 43: pawl.planner.v1.ThinkRequest
+	(*ThinkResponse)(nil),               // 44: pawl.planner.v1.ThinkResponse
+	(*ThinkResult)(nil),                 // 45: pawl.planner.v1.ThinkResult
+	(*ReflectRequest)(nil),              // 46: pawl.planner.v1.ReflectRequest
+	(*ReflectResponse)(nil),             // 47: pawl.planner.v1.ReflectResponse
+	(*DecideRequest)(nil),               // 48: pawl.planner.v1.DecideRequest
+	(*DecideResponse)(nil),              // 49: pawl.planner.v1.DecideResponse
+	(*SelectToolsRequest)(nil),          // 50: pawl.planner.v1.SelectToolsRequest
+	(*SelectToolsResponse)(nil),         // 51: pawl.planner.v1.SelectToolsResponse
+	(*SummarizeMemoryRequest)(nil),      // 52: pawl.planner.v1.SummarizeMemoryRequest
+	(*SummarizeMemoryResponse)(nil),     // 53: pawl.planner.v1.SummarizeMemoryResponse
+	(*RespondRequest)(nil),              // 54: pawl.planner.v1.RespondRequest
+	(*RespondResponse)(nil),             // 55: pawl.planner.v1.RespondResponse
+	(*CheckPlaybookRequest)(nil),        // 56: pawl.planner.v1.CheckPlaybookRequest
+	(*CheckPlaybookResponse)(nil),       // 57: pawl.planner.v1.CheckPlaybookResponse
+	(*GenerateRequest)(nil),             // 58: pawl.planner.v1.GenerateRequest
+	(*ModelTool)(nil),                   // 59: pawl.planner.v1.ModelTool
+	(*ModelMessage)(nil),                // 60: pawl.planner.v1.ModelMessage
+	(*ModelPart)(nil),                   // 61: pawl.planner.v1.ModelPart
+	(*ModelMedia)(nil),                  // 62: pawl.planner.v1.ModelMedia
+	(*ModelToolCall)(nil),               // 63: pawl.planner.v1.ModelToolCall
+	(*ModelToolResult)(nil),             // 64: pawl.planner.v1.ModelToolResult
+	(*GenerateResponse)(nil),            // 65: pawl.planner.v1.GenerateResponse
+	(*GenerateEnd)(nil),                 // 66: pawl.planner.v1.GenerateEnd
+	(*ListModelsRequest)(nil),           // 67: pawl.planner.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 68: pawl.planner.v1.ListModelsResponse
+	(*Model)(nil),                       // 69: pawl.planner.v1.Model
+	(v1.Language)(0),                    // 70: pawl.common.v1.Language
+	(*v1.Tool)(nil),                     // 71: pawl.common.v1.Tool
+	(v1.Outcome)(0),                     // 72: pawl.common.v1.Outcome
+	(*v1.Risk)(nil),                     // 73: pawl.common.v1.Risk
+	(*v1.Usage)(nil),                    // 74: pawl.common.v1.Usage
+	(*v1.ModelBudget)(nil),              // 75: pawl.common.v1.ModelBudget
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
-	66,  // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
-	67,  // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
-	8,   // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
-	9,   // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
-	7,   // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
-	0,   // 5: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
-	68,  // 6: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
-	69,  // 7: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
-	6,   // 8: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 9: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 10: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	69,  // 11: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	70,  // 12: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 13: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10,  // 14: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 15: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	69,  // 16: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
-	1,   // 17: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	7,   // 18: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
-	6,   // 19: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	16,  // 20: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
-	6,   // 21: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 22: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 23: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 24: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 25: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 26: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 27: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	69,  // 28: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	70,  // 29: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 30: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 31: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 32: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 33: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 34: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	70,  // 35: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 36: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	38,  // 37: pawl.planner.v1.GenerateAnswerRequest.subtasks:type_name -> pawl.planner.v1.SubtaskState
-	70,  // 38: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	1,   // 39: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	6,   // 40: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 41: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
-	70,  // 42: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
-	69,  // 43: pawl.planner.v1.CreatePlanResponse.risk:type_name -> pawl.common.v1.Risk
-	37,  // 44: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
-	6,   // 45: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 46: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 47: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	43,  // 48: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
-	10,  // 49: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 50: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
-	39,  // 51: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
-	40,  // 52: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 53: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
-	37,  // 54: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
-	38,  // 55: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	70,  // 56: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
-	40,  // 57: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
-	6,   // 58: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
-	2,   // 59: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
-	70,  // 60: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 61: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	10,  // 62: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	70,  // 63: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
-	6,   // 64: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
-	56,  // 65: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	70,  // 66: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
-	56,  // 67: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	55,  // 68: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
-	3,   // 69: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	71,  // 70: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
-	4,   // 71: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	57,  // 72: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	58,  // 73: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	58,  // 74: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	59,  // 75: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	60,  // 76: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	62,  // 77: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	59,  // 78: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	5,   // 79: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	70,  // 80: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	65,  // 81: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	11,  // 82: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	13,  // 83: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	15,  // 84: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	17,  // 85: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	19,  // 86: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	21,  // 87: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	23,  // 88: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	25,  // 89: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	27,  // 90: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	29,  // 91: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	31,  // 92: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	33,  // 93: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	35,  // 94: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	41,  // 95: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	44,  // 96: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	46,  // 97: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	48,  // 98: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	50,  // 99: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	52,  // 100: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	54,  // 101: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	63,  // 102: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	12,  // 103: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	14,  // 104: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	16,  // 105: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	18,  // 106: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	20,  // 107: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	22,  // 108: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	24,  // 109: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	26,  // 110: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	28,  // 111: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	30,  // 112: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	32,  // 113: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	34,  // 114: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	36,  // 115: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	42,  // 116: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	45,  // 117: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	47,  // 118: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	49,  // 119: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	51,  // 120: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	53,  // 121: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	61,  // 122: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	64,  // 123: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	103, // [103:124] is the sub-list for method output_type
-	82,  // [82:103] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	70,  // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
+	71,  // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
+	10,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
+	11,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
+	9,   // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
+	8,   // 5: pawl.planner.v1.TaskContext.messages:type_name -> pawl.planner.v1.ChatMessage
+	0,   // 6: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
+	72,  // 7: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
+	73,  // 8: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
+	7,   // 9: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 10: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 11: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	73,  // 12: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	74,  // 13: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 14: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	12,  // 15: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	74,  // 16: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
+	73,  // 17: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	1,   // 18: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	9,   // 19: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
+	7,   // 20: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	18,  // 21: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
+	7,   // 22: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 23: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 24: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 25: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 26: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 27: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 28: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	73,  // 29: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	74,  // 30: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 31: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 32: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 33: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 34: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 35: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	74,  // 36: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 37: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	40,  // 38: pawl.planner.v1.GenerateAnswerRequest.subtasks:type_name -> pawl.planner.v1.SubtaskState
+	74,  // 39: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	1,   // 40: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	7,   // 41: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
+	39,  // 42: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
+	74,  // 43: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
+	73,  // 44: pawl.planner.v1.CreatePlanResponse.risk:type_name -> pawl.common.v1.Risk
+	39,  // 45: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
+	7,   // 46: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	39,  // 47: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
+	40,  // 48: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	45,  // 49: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	12,  // 50: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	74,  // 51: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	41,  // 52: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
+	42,  // 53: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
+	7,   // 54: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	39,  // 55: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
+	40,  // 56: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	74,  // 57: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	42,  // 58: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
+	7,   // 59: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,   // 60: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	74,  // 61: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 62: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	12,  // 63: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	74,  // 64: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 65: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	60,  // 66: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	74,  // 67: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 68: pawl.planner.v1.RespondRequest.context:type_name -> pawl.planner.v1.TaskContext
+	3,   // 69: pawl.planner.v1.RespondResponse.decision:type_name -> pawl.planner.v1.RespondDecision
+	12,  // 70: pawl.planner.v1.RespondResponse.next_call:type_name -> pawl.planner.v1.PlannedStep
+	74,  // 71: pawl.planner.v1.RespondResponse.usage:type_name -> pawl.common.v1.Usage
+	60,  // 72: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	59,  // 73: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	4,   // 74: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	75,  // 75: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	5,   // 76: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	61,  // 77: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	62,  // 78: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	62,  // 79: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	63,  // 80: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	64,  // 81: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	66,  // 82: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	63,  // 83: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	6,   // 84: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	74,  // 85: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	69,  // 86: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	13,  // 87: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	15,  // 88: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	17,  // 89: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	19,  // 90: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	21,  // 91: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	23,  // 92: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	25,  // 93: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	27,  // 94: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	29,  // 95: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	31,  // 96: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	33,  // 97: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	35,  // 98: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	37,  // 99: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	43,  // 100: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	46,  // 101: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	48,  // 102: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	50,  // 103: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	52,  // 104: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	54,  // 105: pawl.planner.v1.PlannerService.Respond:input_type -> pawl.planner.v1.RespondRequest
+	56,  // 106: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	58,  // 107: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	67,  // 108: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	14,  // 109: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	16,  // 110: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	18,  // 111: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	20,  // 112: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	22,  // 113: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	24,  // 114: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	26,  // 115: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	28,  // 116: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	30,  // 117: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	32,  // 118: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	34,  // 119: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	36,  // 120: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	38,  // 121: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	44,  // 122: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	47,  // 123: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	49,  // 124: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	51,  // 125: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	53,  // 126: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	55,  // 127: pawl.planner.v1.PlannerService.Respond:output_type -> pawl.planner.v1.RespondResponse
+	57,  // 128: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	65,  // 129: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	68,  // 130: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	109, // [109:131] is the sub-list for method output_type
+	87,  // [87:109] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -5399,25 +5765,25 @@ func file_pawl_planner_v1_planner_proto_init() {
 		return
 	}
 	file_pawl_planner_v1_planner_proto_msgTypes[0].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[10].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[12].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[11].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[13].OneofWrappers = []any{
 		(*StreamPlanStepsResponse_AnswerText)(nil),
 		(*StreamPlanStepsResponse_Plan)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[36].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[37].OneofWrappers = []any{
 		(*ThinkResponse_Text)(nil),
 		(*ThinkResponse_Result)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[46].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[48].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[51].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[49].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[51].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[54].OneofWrappers = []any{
 		(*ModelPart_Text)(nil),
 		(*ModelPart_Image)(nil),
 		(*ModelPart_Audio)(nil),
 		(*ModelPart_ToolCall)(nil),
 		(*ModelPart_ToolResult)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[55].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[58].OneofWrappers = []any{
 		(*GenerateResponse_Text)(nil),
 		(*GenerateResponse_End)(nil),
 		(*GenerateResponse_ToolCall)(nil),
@@ -5427,8 +5793,8 @@ func file_pawl_planner_v1_planner_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_planner_v1_planner_proto_rawDesc), len(file_pawl_planner_v1_planner_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   60,
+			NumEnums:      7,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

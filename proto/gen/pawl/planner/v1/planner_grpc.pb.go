@@ -39,6 +39,7 @@ const (
 	PlannerService_Decide_FullMethodName              = "/pawl.planner.v1.PlannerService/Decide"
 	PlannerService_SelectTools_FullMethodName         = "/pawl.planner.v1.PlannerService/SelectTools"
 	PlannerService_SummarizeMemory_FullMethodName     = "/pawl.planner.v1.PlannerService/SummarizeMemory"
+	PlannerService_Respond_FullMethodName             = "/pawl.planner.v1.PlannerService/Respond"
 	PlannerService_CheckPlaybook_FullMethodName       = "/pawl.planner.v1.PlannerService/CheckPlaybook"
 	PlannerService_Generate_FullMethodName            = "/pawl.planner.v1.PlannerService/Generate"
 	PlannerService_ListModels_FullMethodName          = "/pawl.planner.v1.PlannerService/ListModels"
@@ -85,12 +86,14 @@ type PlannerServiceClient interface {
 	Think(ctx context.Context, in *ThinkRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ThinkResponse], error)
 	// Decides whether a subtask is done. Needs a language model, or a subtask that `offline` planned.
 	Reflect(ctx context.Context, in *ReflectRequest, opts ...grpc.CallOption) (*ReflectResponse, error)
-	// Decides whether and how an agent responds to a message. Needs a language model.
+	// Decides whether and how an agent responds to a message. The planner `offline` replies to messages that name the agent, and is silent otherwise.
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
-	// Chooses the tool calls that a message needs. Needs a language model.
+	// Chooses the tool calls that a message needs. The planner `offline` chooses one call at a time.
 	SelectTools(ctx context.Context, in *SelectToolsRequest, opts ...grpc.CallOption) (*SelectToolsResponse, error)
-	// Summarizes old steps or messages, so that they need less of the context. Needs a language model.
+	// Summarizes old steps or messages, so that they need less of the context. The planner `offline` shortens each of them instead.
 	SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error)
+	// Responds to a message with one tool call or with the whole reply, in one piece.
+	Respond(ctx context.Context, in *RespondRequest, opts ...grpc.CallOption) (*RespondResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error)
 	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. The planners without a model,
@@ -315,6 +318,16 @@ func (c *plannerServiceClient) SummarizeMemory(ctx context.Context, in *Summariz
 	return out, nil
 }
 
+func (c *plannerServiceClient) Respond(ctx context.Context, in *RespondRequest, opts ...grpc.CallOption) (*RespondResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RespondResponse)
+	err := c.cc.Invoke(ctx, PlannerService_Respond_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *plannerServiceClient) CheckPlaybook(ctx context.Context, in *CheckPlaybookRequest, opts ...grpc.CallOption) (*CheckPlaybookResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckPlaybookResponse)
@@ -395,12 +408,14 @@ type PlannerServiceServer interface {
 	Think(*ThinkRequest, grpc.ServerStreamingServer[ThinkResponse]) error
 	// Decides whether a subtask is done. Needs a language model, or a subtask that `offline` planned.
 	Reflect(context.Context, *ReflectRequest) (*ReflectResponse, error)
-	// Decides whether and how an agent responds to a message. Needs a language model.
+	// Decides whether and how an agent responds to a message. The planner `offline` replies to messages that name the agent, and is silent otherwise.
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
-	// Chooses the tool calls that a message needs. Needs a language model.
+	// Chooses the tool calls that a message needs. The planner `offline` chooses one call at a time.
 	SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error)
-	// Summarizes old steps or messages, so that they need less of the context. Needs a language model.
+	// Summarizes old steps or messages, so that they need less of the context. The planner `offline` shortens each of them instead.
 	SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error)
+	// Responds to a message with one tool call or with the whole reply, in one piece.
+	Respond(context.Context, *RespondRequest) (*RespondResponse, error)
 	// Checks a playbook without running it. INVALID_ARGUMENT names the line and the problem.
 	CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error)
 	// Asks a language model directly, with tools and structured output if wanted. The reply comes piece by piece. The planners without a model,
@@ -471,6 +486,9 @@ func (UnimplementedPlannerServiceServer) SelectTools(context.Context, *SelectToo
 }
 func (UnimplementedPlannerServiceServer) SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SummarizeMemory not implemented")
+}
+func (UnimplementedPlannerServiceServer) Respond(context.Context, *RespondRequest) (*RespondResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Respond not implemented")
 }
 func (UnimplementedPlannerServiceServer) CheckPlaybook(context.Context, *CheckPlaybookRequest) (*CheckPlaybookResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckPlaybook not implemented")
@@ -805,6 +823,24 @@ func _PlannerService_SummarizeMemory_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_Respond_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RespondRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).Respond(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_Respond_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).Respond(ctx, req.(*RespondRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PlannerService_CheckPlaybook_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckPlaybookRequest)
 	if err := dec(in); err != nil {
@@ -918,6 +954,10 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SummarizeMemory",
 			Handler:    _PlannerService_SummarizeMemory_Handler,
+		},
+		{
+			MethodName: "Respond",
+			Handler:    _PlannerService_Respond_Handler,
 		},
 		{
 			MethodName: "CheckPlaybook",
