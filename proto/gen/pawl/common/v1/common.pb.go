@@ -363,6 +363,14 @@ const (
 	ErrorReason_ERROR_REASON_GOAL_NOT_REACHED ErrorReason = 53
 	// There is no API key with this id, or it belongs to another user.
 	ErrorReason_ERROR_REASON_API_KEY_NOT_FOUND ErrorReason = 54
+	// There is no topic of that id in which this user participates.
+	ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND ErrorReason = 55
+	// The topic has no participant of that name.
+	ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND ErrorReason = 56
+	// The topic has no message of that id.
+	ErrorReason_ERROR_REASON_MESSAGE_NOT_FOUND ErrorReason = 57
+	// The topic is archived; nothing can be posted.
+	ErrorReason_ERROR_REASON_TOPIC_ARCHIVED ErrorReason = 58
 )
 
 // Enum value maps for ErrorReason.
@@ -423,6 +431,10 @@ var (
 		52: "ERROR_REASON_OTHER_POOL",
 		53: "ERROR_REASON_GOAL_NOT_REACHED",
 		54: "ERROR_REASON_API_KEY_NOT_FOUND",
+		55: "ERROR_REASON_TOPIC_NOT_FOUND",
+		56: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
+		57: "ERROR_REASON_MESSAGE_NOT_FOUND",
+		58: "ERROR_REASON_TOPIC_ARCHIVED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":              0,
@@ -480,6 +492,10 @@ var (
 		"ERROR_REASON_OTHER_POOL":               52,
 		"ERROR_REASON_GOAL_NOT_REACHED":         53,
 		"ERROR_REASON_API_KEY_NOT_FOUND":        54,
+		"ERROR_REASON_TOPIC_NOT_FOUND":          55,
+		"ERROR_REASON_PARTICIPANT_NOT_FOUND":    56,
+		"ERROR_REASON_MESSAGE_NOT_FOUND":        57,
+		"ERROR_REASON_TOPIC_ARCHIVED":           58,
 	}
 )
 
@@ -1004,7 +1020,7 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\bLanguage\x12\x18\n" +
 	"\x14LANGUAGE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vLANGUAGE_ZH\x10\x01\x12\x0f\n" +
-	"\vLANGUAGE_EN\x10\x02*\xaa\x0e\n" +
+	"\vLANGUAGE_EN\x10\x02*\xb9\x0f\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bERROR_REASON_TOOL_NOT_FOUND\x10\x01\x12&\n" +
@@ -1061,7 +1077,11 @@ const file_pawl_common_v1_common_proto_rawDesc = "" +
 	"\x19ERROR_REASON_DATA_DAMAGED\x103\x12\x1b\n" +
 	"\x17ERROR_REASON_OTHER_POOL\x104\x12!\n" +
 	"\x1dERROR_REASON_GOAL_NOT_REACHED\x105\x12\"\n" +
-	"\x1eERROR_REASON_API_KEY_NOT_FOUND\x106B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
+	"\x1eERROR_REASON_API_KEY_NOT_FOUND\x106\x12 \n" +
+	"\x1cERROR_REASON_TOPIC_NOT_FOUND\x107\x12&\n" +
+	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x108\x12\"\n" +
+	"\x1eERROR_REASON_MESSAGE_NOT_FOUND\x109\x12\x1f\n" +
+	"\x1bERROR_REASON_TOPIC_ARCHIVED\x10:B,Z*pawl.dev/proto/gen/pawl/common/v1;commonv1b\x06proto3"
 
 var (
 	file_pawl_common_v1_common_proto_rawDescOnce sync.Once

@@ -51,9 +51,10 @@ type TopicServiceClient interface {
 	UpdateTopic(ctx context.Context, in *UpdateTopicRequest, opts ...grpc.CallOption) (*Topic, error)
 	// Archives a topic: it can be read, and nothing can be posted. UpdateTopic ends that. Owners only.
 	ArchiveTopic(ctx context.Context, in *ArchiveTopicRequest, opts ...grpc.CallOption) (*Topic, error)
-	// Adds a person or an agent, or changes one whose name is taken by the same person or agent. Owners only.
+	// Adds a person or an agent, or changes the one that participates already. Owners only.
 	AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// Removes a participant; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last owner, and everyone may leave.
+	// Removes a participant, and with a person the agents that the person added; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last
+	// owner, everyone may leave, and who added an agent may remove it.
 	RemoveParticipant(ctx context.Context, in *RemoveParticipantRequest, opts ...grpc.CallOption) (*RemoveParticipantResponse, error)
 	// Lists the participants in the order in which they were added.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
@@ -235,9 +236,10 @@ type TopicServiceServer interface {
 	UpdateTopic(context.Context, *UpdateTopicRequest) (*Topic, error)
 	// Archives a topic: it can be read, and nothing can be posted. UpdateTopic ends that. Owners only.
 	ArchiveTopic(context.Context, *ArchiveTopicRequest) (*Topic, error)
-	// Adds a person or an agent, or changes one whose name is taken by the same person or agent. Owners only.
+	// Adds a person or an agent, or changes the one that participates already. Owners only.
 	AddParticipant(context.Context, *AddParticipantRequest) (*Participant, error)
-	// Removes a participant; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last owner, and everyone may leave.
+	// Removes a participant, and with a person the agents that the person added; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last
+	// owner, everyone may leave, and who added an agent may remove it.
 	RemoveParticipant(context.Context, *RemoveParticipantRequest) (*RemoveParticipantResponse, error)
 	// Lists the participants in the order in which they were added.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
