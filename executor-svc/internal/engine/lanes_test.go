@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,43 @@ func TestEightBranchesAtOnce(t *testing.T) {
 	release()
 	if s := r.finish(id); s != success || r.count(id, "STEP_OUTPUT") != 8 {
 		t.Errorf("%s: %v", s, r.types(id))
+	}
+}
+
+// The outcomes of calls that end at the same time are committed together. On one thread, the goroutines that bring them are ready before the owner
+// of the task continues; only preemption can delay some of them, so half of the rounds have to share one commit.
+func TestOutcomesOfBranchesShareACommit(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const n, rounds = 8, 6
+	together, commits := 0, 0
+	for range rounds {
+		r, id, release := held(t, never, n, func(r *rig) {
+			r.j.onCommit = func(tr journal.Transition, do func() error) error {
+				outputs := 0
+				for _, f := range tr.Record.GetFacts() {
+					if isOutput(f) {
+						outputs++
+					}
+				}
+				if outputs > 0 {
+					commits++
+				}
+				if outputs == n {
+					together++
+				}
+				return do()
+			}
+		})
+		release()
+		if s := r.finish(id); s != success || r.count(id, "STEP_OUTPUT") != n {
+			t.Errorf("%s: %v", s, r.types(id))
+		}
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if together < rounds/2 {
+		t.Errorf("the outcomes of %d tasks with %d branches took %d commits; %d tasks needed one", rounds, n, commits, together)
 	}
 }
 
