@@ -43,6 +43,8 @@ type rig struct {
 	observe  executortest.Observer
 	// connect, if not nil, replaces the connection to the pool.
 	connect func(grpc.ClientConnInterface) grpc.ClientConnInterface
+	// watched, if not nil, receives the error with which each WatchTask ends in the executor.
+	watched chan error
 
 	tasks  executorv1.ExecutorServiceClient
 	agents executorv1.AgentServiceClient
@@ -86,7 +88,7 @@ func (r *rig) start() {
 	go func() { ran <- svc.Run(ctx) }()
 	options := r.options
 	options.Log = log
-	r.dial = grpctest.Server(r.t, svc.Register, options)
+	r.dial = grpctest.Server(r.t, func(s grpc.ServiceRegistrar) { svc.Register(watchedRegistrar{s, r.watched}) }, options)
 	conn := r.dial("")
 	r.tasks, r.agents = executorv1.NewExecutorServiceClient(conn), executorv1.NewAgentServiceClient(conn)
 	stopped := false

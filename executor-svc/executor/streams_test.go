@@ -3,14 +3,22 @@ package executor_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/page"
 
 	"pawl.dev/executor-svc/internal/fake"
@@ -43,6 +51,71 @@ func TestWatchersAtAnySeq(t *testing.T) {
 		if got, err := watch(after); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("after %d: %v, %v; want INVALID_ARGUMENT", after, got, err)
 		}
+	}
+}
+
+// watchedRegistrar sends the results of WatchTask's handler to ended, if that is not nil.
+type watchedRegistrar struct {
+	grpc.ServiceRegistrar
+	ended chan<- error
+}
+
+func (r watchedRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	d := *desc
+	d.Streams = slices.Clone(desc.Streams)
+	for i, s := range d.Streams {
+		if r.ended != nil && s.StreamName == "WatchTask" {
+			d.Streams[i].Handler = func(impl any, ss grpc.ServerStream) error {
+				err := s.Handler(impl, ss)
+				r.ended <- err
+				return err
+			}
+		}
+	}
+	r.ServiceRegistrar.RegisterService(&d, impl)
+}
+
+// A stream that the server ended because its client did not read is resumed after the last event that arrived, without a gap.
+func TestUnreadStreamIsResumed(t *testing.T) {
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read", "read", "read", "read", "read", "read", "read", "read"), pool: fake.NewPool(), watched: make(chan error, 1)}
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		return send(fake.TextResult(strings.Repeat("x", 50_000), false))
+	}
+	r.options.Limits.WriteTime = 100 * time.Millisecond
+	r.start()
+	id := r.run(auto("much"))[0].GetTaskId()
+	watch := func(after uint64) interface {
+		Recv() (*executorv1.ExecutorEvent, error)
+	} {
+		stream, err := r.tasks.WatchTask(t.Context(), &executorv1.WatchTaskRequest{Id: id, AfterSeq: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	whole, err := readAll(watch(0))
+	if err != nil || <-r.watched != nil {
+		t.Fatal(err)
+	}
+	stream := watch(0)
+	select { // nothing is read meanwhile
+	case err := <-r.watched:
+		if err == nil {
+			t.Fatal("the server sent everything")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the server keeps a stream that is not read")
+	}
+	got, err := readAll(stream)
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TIMEOUT || len(got) == 0 || len(got) == len(whole) {
+		t.Fatalf("%d of %d events arrived, then %v", len(got), len(whole), err)
+	}
+	rest, err := readAll(watch(got[len(got)-1].GetSeq()))
+	if err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff(whole, append(got, rest...), protocmp.Transform()); d != "" {
+		t.Errorf("events (-whole +resumed):\n%s", d)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"pawl.dev/services/serve"
 )
 
+// unreadBytes is how much of a stream the server can send before a test reads it.
+const unreadBytes = 64 << 10
+
 // Serve serves the services that register registers, and returns a connection to them; both are closed with the test. With zero
 // options it serves like an installation without keys: everyone is the user `local`.
 func Serve(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options) *grpc.ClientConn {
@@ -46,7 +49,8 @@ func Server(t testing.TB, register func(grpc.ServiceRegistrar), o serve.Options)
 		conn, err := grpc.NewClient("passthrough:///localhost",
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithPerRPCCredentials(identity.BearerCredentials(token)))
+			grpc.WithPerRPCCredentials(identity.BearerCredentials(token)),
+			grpc.WithStaticStreamWindowSize(unreadBytes), grpc.WithStaticConnWindowSize(1<<20))
 		if err != nil {
 			t.Fatalf("dial the server: %v", err)
 		}
