@@ -1,14 +1,23 @@
 package executor_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
 	"pawl.dev/executor-svc/executor"
+	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 )
@@ -57,6 +66,83 @@ func TestStoreOfAFolder(t *testing.T) {
 	}
 	if before, after, err := executor.CompactStore(dir); err != nil || after > before || after == 0 {
 		t.Errorf("%d to %d bytes, %v", before, after, err)
+	}
+}
+
+// A killed process with schema 5 left an ended task in the journal's file, and in its log one that waits for an approval. Their outputs have 1.2 MB.
+// Both can be read; the second goes on, with an output that is stored already; deleting both leaves nothing.
+func TestJournalOfSchema5(t *testing.T) {
+	r := &rig{t: t, dir: t.TempDir(), planner: fake.Script("read", "write", "read"), pool: fake.NewPool()}
+	for _, name := range []string{"journal.db", "journal.db-log0", "journal.db-log1"} {
+		unpack(t, filepath.Join("testdata", "journal-v5", name+".gz"), filepath.Join(r.dir, name))
+	}
+	known, own := strings.Repeat("ratchet ", 150_000), strings.Repeat("pawl ", 240_000)
+	r.pool.CallFn = func(_ context.Context, _ *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		return send(fake.TextResult(known, false))
+	}
+	r.start()
+	list, err := r.tasks.ListTasks(t.Context(), &executorv1.ListTasksRequest{}) // newest first
+	if err != nil || len(list.GetTasks()) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	second, first := list.GetTasks()[0], list.GetTasks()[1]
+	wantOutputs(t, r.events(first.GetId()), known, known, known)
+	wantOutputs(t, r.events(second.GetId()), own)
+	if _, err := r.approve(second.GetId(), r.untilWait(second.GetId(), executorv1.WaitKind_WAIT_KIND_APPROVAL).GetId(), ""); err != nil {
+		t.Fatal(err)
+	}
+	r.until(second.GetId(), flowSuccess)
+	wantOutputs(t, r.events(second.GetId()), own, known, known)
+	wantSound := func(tasks int64) {
+		r.stop()
+		if i, err := executor.StoreInfo(r.dir); err != nil || i.GetTasks()["SUCCESS"] != tasks || i.GetPayloads() != tasks || i.GetSchema() != 6 {
+			t.Errorf("%v, %v", i, err)
+		}
+		if p, err := executor.CheckStore(r.dir); err != nil || len(p) != 0 {
+			t.Errorf("problems %v, %v", p, err)
+		}
+	}
+	wantSound(2)
+	r.start()
+	for _, task := range list.GetTasks() {
+		if _, err := r.tasks.DeleteTask(t.Context(), &executorv1.DeleteTaskRequest{Id: task.GetId()}); err != nil {
+			t.Error(err)
+		}
+	}
+	wantSound(0)
+}
+
+// unpack writes the content of a gzip file.
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	packed, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(unpacked)
+	if err := errors.Join(err, os.WriteFile(to, raw, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantOutputs compares the messages of steps' outputs.
+func wantOutputs(t *testing.T, events []*executorv1.ExecutorEvent, messages ...string) {
+	t.Helper()
+	var got, want []string
+	for _, m := range messages {
+		want = append(want, `{"message":"`+m+`"}`)
+	}
+	for _, e := range events {
+		if e.GetStepOutput() != nil {
+			got = append(got, e.GetStepOutput().GetOutputJson())
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d outputs, want %d; or they differ: %.200v", len(got), len(want), got)
 	}
 }
 
