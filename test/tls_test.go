@@ -315,3 +315,28 @@ func unready(t *testing.T, target *rig.Target, files serve.TLS, reason string) {
 		t.Errorf("log %s, %v; want %q", text, err, reason)
 	}
 }
+
+// A service does not send its key over a network without TLS: it does not start, and says what to do.
+func TestServiceKeyOverANetwork(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	for name, c := range map[string]struct{ program, flag, addrs, refused string }{
+		"planner of the executor": {binaries.Executor, "--planner", "192.0.2.1:7412", "192.0.2.1:7412"},
+		"pool of the executor":    {binaries.Executor, "--pool", "127.0.0.1:7411,192.0.2.1:7411", "192.0.2.1:7411"},
+		"planner of the pool":     {binaries.Pool, "--planner", "planner.example:7412", "planner.example:7412"},
+		"replicas of the pool":    {binaries.Pool, "--peers", "dns:///pool.example:7411", "pool.example:7411"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := exec.CommandContext(ctx, c.program, "--grpc", "127.0.0.1:0", "--data", t.TempDir(), "--service-key", "k", c.flag, c.addrs).CombinedOutput()
+			for _, want := range []string{"refusing to send --service-key to " + c.refused, c.flag, "--tls-ca", "--insecure"} {
+				if err == nil || !strings.Contains(string(out), want) {
+					t.Errorf("%v, without %q: %s", err, want, out)
+				}
+			}
+		})
+	}
+	addr := rig.FreeAddr(t)
+	rig.Start(t, binaries.Executor, "--grpc", addr, "--data", t.TempDir(), "--service-key", "k", "--planner", "192.0.2.1:7412", "--insecure")
+	awaitPort(ctx, t, addr)
+}
