@@ -64,6 +64,7 @@ type transport struct {
 	shares atomic.Bool // the handler called Share
 	// responses are the messages of the server of a stream; nil in a unary call. The channel is never closed.
 	responses chan response
+	cancel    context.CancelFunc // ends the handler's context
 
 	mu         sync.Mutex // guards the following
 	header     metadata.MD
@@ -103,6 +104,12 @@ func (t *transport) sendHeader() {
 // SetTrailer drops the trailer, because no client reads it.
 func (*transport) SetTrailer(metadata.MD) error { return nil }
 
+// WriteStatus ends the handler's context. The interceptor that calls it returns the status.
+func (t *transport) WriteStatus(*status.Status) error {
+	t.cancel()
+	return nil
+}
+
 func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
@@ -117,6 +124,7 @@ var errNoReturn = status.Error(codes.Internal, "inproc: the handler ended withou
 // serve runs the handler of a call and passes its error to finish, even if the handler panics or calls runtime.Goexit.
 func (s *server) serve(client context.Context, md metadata.MD, t *transport, handle func(context.Context) error, finish func(error)) {
 	ctx, cancel := serverContext(client, md)
+	t.cancel = cancel
 	ctx, reportEnd := reportBegin(ctx, s.serverStats, t.method.name, false, t.method.stream)
 	err := errNoReturn // stays if the handler calls runtime.Goexit
 	defer func() {

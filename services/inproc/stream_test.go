@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -485,4 +486,77 @@ func TestSharedMessageReplaces(t *testing.T) {
 			t.Errorf("received %v, %v, want %v", m, err, want)
 		}
 	}
+}
+
+// When its key is removed, a stream ends: whether its handler waits for a message, for the client to read, or for something else.
+func TestStreamOfARemovedKeyEnds(t *testing.T) {
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBoth(t, serve.Options{Auth: keys}, func(t *testing.T, connect func(*service) grpc.ClientConnInterface) {
+		token, key, err := keys.Add(identity.Key{Sub: "ann", Roles: []identity.Role{identity.RoleUser}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, ended := make(chan struct{}), make(chan error)
+		wait := func(handler func() error) error {
+			begun <- struct{}{}
+			err := handler()
+			ended <- err
+			return err
+		}
+		client := testgrpc.NewTestServiceClient(connect(&service{
+			OutFn: func(in *testgrpc.StreamingOutputCallRequest, ss testgrpc.TestService_StreamingOutputCallServer) error {
+				return wait(func() error {
+					for len(in.GetResponseParameters()) > 0 {
+						if err := ss.Send(&testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, 64<<10)}}); err != nil {
+							return err
+						}
+					}
+					<-ss.Context().Done()
+					return ss.Context().Err()
+				})
+			},
+			DuplexFn: func(ss testgrpc.TestService_FullDuplexCallServer) error {
+				return wait(func() error {
+					_, err := ss.Recv()
+					return err
+				})
+			},
+		}))
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", identity.BearerHeader(token))
+		idle, err := client.StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unread, err := client.StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{ResponseParameters: []*testgrpc.ResponseParameters{{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		duplex, err := client.FullDuplexCall(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			<-begun
+		}
+		if err := keys.Remove(key.ID); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := <-ended; err == nil {
+				t.Error("a handler ended without an error")
+			}
+		}
+		for name, stream := range map[string]interface{ RecvMsg(any) error }{"idle": idle, "unread": unread, "duplex": duplex} {
+			var err error
+			for err == nil {
+				err = stream.RecvMsg(&testgrpc.StreamingOutputCallResponse{})
+			}
+			if status.Code(err) != codes.Unauthenticated {
+				t.Errorf("%s: %v, want Unauthenticated", name, err)
+			}
+		}
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -88,6 +87,7 @@ type interceptor struct {
 	maxBytes  int
 	requests  *Budget
 	open      openStreams
+	writeTime time.Duration // how long a client may take to read from a stream of responses; 0: any time
 	// maxRequests has the results of maxRequest by method.
 	maxRequests sync.Map
 }
@@ -110,7 +110,7 @@ func newInterceptor(o *Options) (*interceptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve: make the message validator: %w", err)
 	}
-	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validator: validator, maxBytes: o.MaxRecvBytes, requests: o.Requests}, nil
+	return &interceptor{log: o.Log, auth: o.Auth, local: o.Local, validator: validator, maxBytes: o.MaxRecvBytes, requests: o.Requests, open: openStreams{every: sweepEvery}}, nil
 }
 
 func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
@@ -147,17 +147,12 @@ func (i *interceptor) streamWith(ctx context.Context, srv any, ss grpc.ServerStr
 			err = panicError(ctx, i.log, info.FullMethod, p)
 		}
 	}()
-	var end context.CancelCauseFunc
-	if info.IsServerStream || info.IsClientStream {
-		ctx, end = context.WithCancelCause(ctx)
-		defer end(nil)
-	}
 	start, authCtx := time.Now(), ctx
 	if err = i.checkAuthority(ctx); err == nil {
 		authCtx, err = identity.Authenticate(ctx, i.auth, info.FullMethod)
 	}
 	if err == nil {
-		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes, end: end}, info, next)
+		err = i.serveStream(authCtx, srv, &checkedStream{ServerStream: ss, interceptor: i, ctx: authCtx, method: info.FullMethod, begun: start, limit: i.maxBytes}, info, next)
 	}
 	logCall(authCtx, i.log, info.FullMethod, time.Since(start), err)
 	if err != nil {
@@ -186,17 +181,19 @@ func (i *interceptor) serveStream(authCtx context.Context, srv any, ss *checkedS
 		return err
 	}
 	defer ss.held.Release()
-	if ss.end == nil {
+	if info.IsServerStream || info.IsClientStream {
+		ss.transport, _ = grpc.ServerTransportStreamFromContext(authCtx).(transportStream)
+	}
+	if ss.transport == nil {
 		return next(srv, ss)
 	}
 	i.open.add(ss)
 	defer i.open.remove(ss)
-	if info.IsClientStream {
-		err = endRefused(ss, func() error { return next(srv, ss) })
-	} else {
-		err = next(srv, ss)
+	err = next(srv, ss)
+	if ended := ss.ended.Load(); ended != nil {
+		return *ended
 	}
-	return cmp.Or(refusedCause(authCtx), err)
+	return err
 }
 
 // panicError logs a panic with its stack, and returns an error for the caller, without the stack.
@@ -216,61 +213,6 @@ func (i *interceptor) validate(msg any, limit int) error {
 		return errs.TooLarge(int64(n), int64(limit))
 	}
 	return i.validator.Validate(m)
-}
-
-// recheckEvery is the least time between two checks of a stream's credential.
-const recheckEvery = time.Second
-
-// checkedStream validates each message that it receives. Before it passes a message on, in either direction, it checks the credential again if
-// the last check is older than recheckEvery.
-type checkedStream struct {
-	grpc.ServerStream
-	*interceptor
-	ctx     context.Context // with the principal
-	method  string
-	begun   time.Time
-	checked atomic.Int64            // time of the last successful check of the credential, in nanoseconds since begun
-	limit   int                     // of a message
-	held    *Holding                // what the call counts for
-	streams bool                    // the answer is a stream
-	end     context.CancelCauseFunc // ends the context of a stream; nil for calls of one message each way
-	// receives is true if the request is a stream: it counts for its largest message all the time, because the next one may be that large.
-	receives bool
-}
-
-func (s *checkedStream) Context() context.Context { return s.ctx }
-
-func (s *checkedStream) SendMsg(m any) error {
-	if err := s.recheck(); err != nil {
-		return err
-	}
-	return s.ServerStream.SendMsg(m)
-}
-
-// RecvMsg checks the credential when the message has arrived, which may be long after the wait began.
-func (s *checkedStream) RecvMsg(m any) error {
-	if err := s.ServerStream.RecvMsg(m); err != nil {
-		return err
-	}
-	if msg, ok := m.(proto.Message); ok && !s.receives {
-		s.held.Shrink(CallBytes(s.streams, int64(proto.Size(msg))))
-	}
-	if err := s.recheck(); err != nil {
-		return err
-	}
-	return s.validate(m, s.limit)
-}
-
-func (s *checkedStream) recheck() error {
-	now := time.Since(s.begun) // monotonic: not affected by changes of the clock
-	if now-time.Duration(s.checked.Load()) < recheckEvery {
-		return nil
-	}
-	if _, err := identity.Authenticate(s.ctx, s.auth, s.method); err != nil {
-		return err
-	}
-	s.checked.Store(int64(now))
-	return nil
 }
 
 // checkAuthority protects installations without keys. Loopback is their only protection, and a web page can reach loopback

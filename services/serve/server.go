@@ -70,6 +70,7 @@ func New(o Options) (*Server, error) {
 		}
 		listener = nil
 	}
+	i.writeTime, i.open.every = o.Limits.WriteTime, min(sweepEvery, o.Limits.WriteTime)
 	s := &Server{interceptor: i, health: health.NewServer(), drained: o.Drained, limits: o.Limits}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.refusing, s.refuse = context.WithCancel(context.Background())
@@ -226,9 +227,5 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		defer cancel()
 		defer context.AfterFunc(s.refusing, cancel)()
 	}
-	serve := func(ss grpc.ServerStream) error { return s.interceptor.streamWith(ctx, srv, ss, info, next) }
-	if !info.IsServerStream || info.IsClientStream {
-		return serve(ss)
-	}
-	return endStalled(ss, s.limits.WriteTime, serve)
+	return s.interceptor.streamWith(ctx, srv, ss, info, next)
 }

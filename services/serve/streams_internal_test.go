@@ -35,11 +35,10 @@ func (s endlessService) StreamingOutputCall(_ *testgrpc.StreamingOutputCallReque
 // A stream that its client does not read is ended, and with it the handler's Send; the client gets what was sent before, and then the reason. A client
 // that reads slowly keeps its stream.
 func TestUnreadStreamEnds(t *testing.T) {
-	server, err := New(Options{Auth: identity.Local(), Local: true})
+	server, err := New(Options{Auth: identity.Local(), Local: true, Limits: Limits{WriteTime: 100 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.limits.WriteTime = 100 * time.Millisecond
 	service := endlessService{failed: make(chan error, 1)}
 	testgrpc.RegisterTestServiceServer(server, service)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
