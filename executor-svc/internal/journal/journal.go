@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -16,7 +17,7 @@ import (
 // The errors of a journal, besides *Limited and *Full. After any other error the change is not stored and may be submitted again. If the disk or the
 // program failed while the change was made durable, read the task to see whether the change is stored, if necessary after a restart.
 var (
-	// ErrNotFound: there is no such task, or the user has no such request or agent.
+	// ErrNotFound: there is no such task, topic or message, or the user has no such request or agent.
 	ErrNotFound = errors.New("not found")
 	// ErrStale: the task was changed by another writer; load it again.
 	ErrStale = errors.New("the task was changed by another writer")
@@ -49,18 +50,19 @@ func (l *Limited) Error() string {
 	return fmt.Sprintf("%d requests within %s; the next one is accepted in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
 }
 
-// Full is Create's error for a user whose tasks take too many bytes.
+// Full is Create's error for a user whose tasks and topics take too many bytes. A topic counts for the user who created it.
 type Full struct{ Used, Limit int64 }
 
 func (f *Full) Error() string {
-	return fmt.Sprintf("the user's tasks take %d bytes of the journal, and %d are allowed", f.Used, f.Limit)
+	return fmt.Sprintf("the user's tasks and topics take %d bytes of the journal, and %d are allowed", f.Used, f.Limit)
 }
 
-// Journal stores tasks and agents. All methods may be called concurrently. A change that was acknowledged survives a crash,
+// Journal stores tasks, agents and topics. All methods may be called concurrently. A change that was acknowledged survives a crash,
 // and readers see only durable changes.
 type Journal interface {
 	Tasks
 	Agents
+	Topics
 	// Close waits for submitted changes and releases the store.
 	Close() error
 }
@@ -142,17 +144,19 @@ type Topics interface {
 	// TopicRecords returns the records that hold facts with a seq greater than after, oldest first: the first such record, and as many more as fit into about
 	// maxBytes.
 	TopicRecords(ctx context.Context, id string, after uint64, maxBytes int) ([]TopicRecord, error)
-	// Messages returns a page of a topic's messages.
+	// Messages returns a page of a topic's messages. ErrNotFound.
 	Messages(ctx context.Context, q MessageQuery) (MessagePage, error)
 	// Message returns a message by its id. ErrNotFound.
 	Message(ctx context.Context, topicID, messageID string) (*TopicMessage, error)
-	// Summary returns an agent's newest summary of a topic that no rollback reaches; nil if there is none.
+	// Summary returns an agent's newest summary of a topic that no rollback reaches; nil if there is none. ErrNotFound if there is no such topic.
 	Summary(ctx context.Context, topicID, agent string) (*storagev1.TopicSummary, error)
-	// ListTopics returns a page of a user's topics, the one with the newest message first.
+	// ListTopics returns a page of a user's topics, the one with the newest message first. ErrInvalid if q.From is no position.
 	ListTopics(ctx context.Context, q TopicQuery) (TopicPage, error)
-	// SweepTopics deletes at most max archived topics without messages after a time, and returns how many.
+	// SweepTopics deletes at most max archived topics without messages after a time, oldest first, and returns how many. It leaves damaged topics and reports
+	// them in one error (ErrDamaged).
 	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
-	// Outbox returns the first messages that wait to be dispatched, oldest first. A message is put there with its post if the topic has agents.
+	// Outbox returns the first messages with numbers greater than after that wait to be dispatched, oldest first. A message is put there with its post if the
+	// topic has agents and the message is not rolled back. Its topic may have been deleted since.
 	Outbox(ctx context.Context, after uint64, max int) ([]Outgoing, error)
 	// Dispatched removes messages from the outbox.
 	Dispatched(ctx context.Context, numbers []uint64) error
@@ -177,6 +181,11 @@ type Topic struct {
 	State *storagev1.TopicState
 }
 
+// RolledBack reports whether the fact with this seq was rolled back.
+func (t *Topic) RolledBack(seq uint64) bool {
+	return slices.ContainsFunc(t.State.GetRolledBack(), func(r *storagev1.SeqRange) bool { return r.GetFirst() <= seq && seq <= r.GetLast() })
+}
+
 // TopicRecord is a stored record of a topic with the seq of its first fact.
 type TopicRecord struct {
 	FirstSeq uint64
@@ -193,6 +202,8 @@ type MessageQuery struct {
 	// RolledBack lists messages that were rolled back too.
 	RolledBack bool
 	Limit      int
+	// MaxBytes bounds the page: it ends with the message that reaches it; 0: no bound.
+	MaxBytes int
 }
 
 // MessagePage is a page of messages.
@@ -217,7 +228,8 @@ type TopicMessage struct {
 type TopicQuery struct {
 	User string
 	// From is the position after the previous page, as TopicPage.Next gave it; empty for the first page.
-	From     string
+	From string
+	// Archived lists archived topics too.
 	Archived bool
 	// AgentID selects topics that have this agent, added by the user; empty: all.
 	AgentID string
@@ -301,7 +313,8 @@ type Transition struct {
 	Record *storagev1.Record
 	// Applied holds the numbers of the commands that the checkpoint now includes. They leave the inbox.
 	Applied []uint64
-	// Post is stored with the transition; nil if there is none. If its topic does not exist any more, the transition is stored without it.
+	// Post is stored with the transition; nil if there is none. If its topic no longer exists, the transition is stored without it; if the topic has one of its
+	// messages, without that message.
 	Post *Post
 }
 

@@ -99,6 +99,9 @@ func storeText(st ui.Style, info *executorv1.StoreInfo) string {
 		row("created", "%s to %s", info.GetOldest().AsTime().Local().Format(time.DateTime), info.GetNewest().AsTime().Local().Format(time.DateTime))
 	}
 	row("holds", "%s, %s, %s, %s", count(info.GetRecords(), "record"), count(info.GetCommands(), "command"), count(info.GetPayloads(), "large payload"), count(info.GetAgents(), "agent"))
+	if info.GetTopics() > 0 {
+		row("topics", "%d; %s waiting for agents", info.GetTopics(), count(info.GetOutgoing(), "message"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(info.GetBytes())) {
 		row("", "%-12s %s", name, ui.Bytes(info.GetBytes()[name]))
 	}

@@ -114,17 +114,21 @@ func (c *checker) all() error {
 }
 
 func (c *checker) entry(k, v []byte) {
-	if k[0] == kindTask {
+	switch k[0] {
+	case kindTask:
 		c.taskEntry(k, v)
+		return
+	case kindTopic:
+		c.topicEntry(k, v)
 		return
 	}
 	hasChecksum := true
 	switch k[0] {
-	case kindConversation, kindReference:
+	case kindConversation, kindReference, kindTopicUser, kindArchived:
 		hasChecksum = false
 	case kindMeta:
 		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
-	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindLarge, kindChunk, kindAgent:
+	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing:
 	default:
 		c.add(name(k), "no such kind of entry exists")
 		return
@@ -160,7 +164,7 @@ func (c *checker) index(k, v []byte) {
 		sum := hash{}
 		copy(sum[:], k[1:])
 		c.expect(k, len(k) == 1+len(sum) && sha256.Sum256(v) == sum, "its content does not match its hash", nil)
-		c.expect(k, isReferenced(c.t, sum), "no task refers to it", nil)
+		c.expect(k, isReferenced(c.t, sum), "nothing refers to it", nil)
 	case kindLarge: // until the next opening no task may refer to it
 		if len(k) != 1+len(hash{}) || len(v) != 8 {
 			c.add(name(k), "it is not a size")
@@ -178,8 +182,10 @@ func (c *checker) index(k, v []byte) {
 			return
 		}
 		sum := hash(k[1 : 1+len(hash{})])
-		c.expect(k, has(c.t, taskPayloadKey(idOf(k), sum)), "the task does not refer to it", nil)
+		c.expect(k, has(c.t, ownPayloadKey(kindTask, idOf(k), sum)) || has(c.t, ownPayloadKey(kindTopic, idOf(k), sum)), "no task or topic refers to it", nil)
 		c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
+	case kindTopicUser, kindArchived, kindTopicRequest, kindOutgoing:
+		c.topicIndex(k, v)
 	case kindAgent:
 		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
@@ -217,32 +223,42 @@ func (c *checker) taskEntry(k, v []byte) {
 		c.add(name(k), "its key is too short")
 		return
 	}
-	id := taskIDOf(k)
+	id := ownerOf(k)
 	switch part := k[idSize+1]; part {
 	case partHead:
 		c.task(id)
 	case partPayload:
-		sum := hash{}
-		copy(sum[:], k[idSize+2:])
-		c.expect(k, has(c.t, referenceKey(sum, id)), "the payload has no reference back to this task", nil)
-		c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
+		c.ownPayload(k)
 	case partCheckpoint, partRecord, partCommand:
 		c.expect(k, c.t.Get(taskKey(id, partHead)) != nil, "its task is missing", nil)
 		value, err := verifyChecksum(k, v)
 		if err == nil && part == partCheckpoint {
 			_, value, err = readState(value)
 		}
-		var cuts []cut
-		if err == nil {
-			cuts, _, err = readCuts(value)
-		}
-		for _, cut := range cuts {
-			c.expect(k, has(c.t, taskPayloadKey(id, cut.sum)), "the task does not refer to its payload", nil)
-		}
-		c.expect(k, true, "", err)
+		c.cuts(k, value, err)
 	default:
 		c.add(name(k), "a task has no such part")
 	}
+}
+
+// ownPayload checks the reference of a task or topic to a payload.
+func (c *checker) ownPayload(k []byte) {
+	sum := hash{}
+	copy(sum[:], k[idSize+2:])
+	c.expect(k, has(c.t, referenceKey(sum, ownerOf(k))), "the payload has no reference back", nil)
+	c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
+}
+
+// cuts checks that a task or topic refers to the payloads of one of its messages.
+func (c *checker) cuts(k, value []byte, err error) {
+	var cuts []cut
+	if err == nil {
+		cuts, _, err = readCuts(value)
+	}
+	for _, cut := range cuts {
+		c.expect(k, has(c.t, ownPayloadKey(k[0], ownerOf(k), cut.sum)), "there is no reference to its payload", nil)
+	}
+	c.expect(k, true, "", err)
 }
 
 // task checks a task as a whole: its indexes, commands and records.

@@ -27,10 +27,11 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if n := uint64(len(t.Record.GetFacts())); n > 0 {
 		records = []journal.Record{{FirstSeq: t.Checkpoint.GetLastSeq() - n + 1, Record: t.Record}}
 	}
-	if proto.Size(t.Record) >= largePayload {
-		s.large.Lock()
-		defer s.large.Unlock()
+	large := []proto.Message{t.Record}
+	if t.Post != nil {
+		large = append(large, &storagev1.TopicRecord{Facts: t.Post.Facts})
 	}
+	defer s.lockLarge(large...)()
 	w, err := encodeTransition(id, t.Head, t.Checkpoint, t.Deadline, records)
 	if err != nil {
 		return err
@@ -38,6 +39,15 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	w.applied = t.Applied
 	if err := s.storeLarge(w.payloads); err != nil {
 		return err
+	}
+	var p *topicWrite
+	if t.Post != nil {
+		if p, err = encodePost(t.Post); err != nil {
+			return err
+		}
+		if err := s.storeLarge(p.payloads); err != nil {
+			return err
+		}
 	}
 	return s.c.do(func(b *table, o *operation) error {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
@@ -48,10 +58,19 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		if err := w.checkFollows(old, o.owned, t.Epoch); err != nil {
 			return err
 		}
-		if s.usage.counts() {
-			o.user, o.bytes = t.Head.GetUserSub(), w.newBytes(b)
+		var post *topicChange
+		if p != nil {
+			if post, err = p.postOf(b); err != nil {
+				return err
+			}
 		}
-		return w.put(b, o, &old)
+		if s.usage.counts() {
+			o.count(t.Head.GetUserSub(), w.newBytes(b))
+		}
+		if err := w.put(b, o, &old); err != nil || post == nil {
+			return err
+		}
+		return post.put(b, o, s.usage.counts())
 	})
 }
 
@@ -159,7 +178,7 @@ func (s *Store) putNew(t *table, o *operation, w *storedTransition, n journal.Ne
 	if err := w.put(t, o, nil); err != nil || !s.usage.counts() {
 		return err
 	}
-	o.user, o.bytes = n.Head.GetUserSub(), bytesOf(t, w.id)
+	o.count(n.Head.GetUserSub(), bytesOf(t, kindTask, w.id))
 	return nil
 }
 
@@ -245,7 +264,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 		if err := put(t, numberedKey(id, partCommand, no), command); err != nil {
 			return err
 		}
-		if err := putPayloads(t, id, payloads); err != nil {
+		if err := putPayloads(t, kindTask, id, payloads); err != nil {
 			return err
 		}
 		e.commands, e.sent = true, 1

@@ -22,14 +22,22 @@ type operation struct {
 	// owned reports that due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
-	// changes are passed to due once they are durable, bytes of user to usage.
+	// changes are passed to due once they are durable, used to usage.
 	changes   []dueChange
-	user      string
-	bytes     int64
+	used      []userBytes
 	rejection error
 	// answer receives the result of the change, or errLead.
 	answer chan error
 }
+
+// userBytes is by how many bytes a change changes what a user's tasks and topics take.
+type userBytes struct {
+	user  string
+	bytes int64
+}
+
+// count adds to the bytes of a user.
+func (o *operation) count(user string, bytes int64) { o.used = append(o.used, userBytes{user, bytes}) }
 
 var (
 	// errLead tells a waiting goroutine to write the next batch.
@@ -162,13 +170,13 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			o := batch[n]
 			n++
 			c.release(o) // if an earlier attempt failed
-			o.changes, o.rejection, o.bytes = o.changes[:0], nil, 0
+			o.changes, o.rejection, o.used = o.changes[:0], nil, o.used[:0]
 			written := len(t.batch.record)
 			if err := o.run(t, o); err != nil {
 				if len(t.batch.record) > written {
 					return err
 				}
-				o.changes, o.rejection, o.bytes = o.changes[:0], err, 0
+				o.changes, o.rejection, o.used = o.changes[:0], err, o.used[:0]
 			}
 		}
 		return nil
@@ -178,7 +186,9 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			for _, change := range o.changes {
 				c.due.apply(change)
 			}
-			c.usage.add(o.user, o.bytes)
+			for _, u := range o.used {
+				c.usage.add(u.user, u.bytes)
+			}
 		}
 	}
 	err = c.file.update(run, publish)

@@ -42,15 +42,22 @@ func put(t *table, key, value []byte) error {
 
 // name describes the entry of a key for error messages.
 func name(key []byte) string {
-	if len(key) > idSize+1 && key[0] == kindTask {
-		part := map[byte]string{
+	if len(key) > idSize+1 && (key[0] == kindTask || key[0] == kindTopic) {
+		owner, parts := "task", map[byte]string{
 			partHead: "head", partCheckpoint: "checkpoint", partRecord: "record", partCommand: "command", partPayload: "reference to a payload",
-		}[key[idSize+1]]
+		}
+		if key[0] == kindTopic {
+			owner, parts = "topic", map[byte]string{
+				partSettings: "settings", partState: "state", partFacts: "record", partMessage: "message", partMessageID: "id of a message",
+				partPayload: "reference to a payload", partSummary: "summary",
+			}
+		}
+		part := parts[key[idSize+1]]
 		n := ""
 		if len(key) == idSize+2+8 {
 			n = fmt.Sprintf(" %d", numberOf(key))
 		}
-		return fmt.Sprintf("%s%s of task %s", part, n, taskIDOf(key))
+		return fmt.Sprintf("%s%s of %s %s", part, n, owner, ownerOf(key))
 	}
 	if len(key) == 0 {
 		return "entry without a key"
@@ -59,6 +66,7 @@ func name(key []byte) string {
 		kindMeta: "metadata", kindDue: "index of due tasks", kindDeadline: "index of deadlines", kindEnded: "index of ended tasks",
 		kindUser: "index of users", kindConversation: "index of conversations", kindRequest: "index of requests",
 		kindWindow: "request window", kindPayload: "payload", kindLarge: "large payload", kindChunk: "part of a large payload", kindReference: "reference to a payload", kindAgent: "agent",
+		kindTopicUser: "index of the topics of users", kindTopicRequest: "index of the requests for topics", kindArchived: "index of archived topics", kindOutgoing: "outbox",
 	}[key[0]]
 	if kind == "" {
 		kind = "unknown entry"

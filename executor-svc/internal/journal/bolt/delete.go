@@ -52,15 +52,21 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	o.user = head.GetUserSub()
-	keys := append(indexKeys(id, head, &st), dueKey(id))
-	prefix := taskPrefix(nil, id)
+	removeEntries(t, o, head.GetUserSub(), kindTask, id, append(indexKeys(id, head, &st), dueKey(id)))
+	o.changes = append(o.changes, dueChange{id: id, gone: true})
+	return nil
+}
+
+// removeEntries deletes all entries of a user's task or topic, and further keys.
+func removeEntries(t *table, o *operation, user string, kind byte, id uuid.UUID, keys [][]byte) {
+	prefix := ownerPrefix(kind, id)
 	var sums []hash
+	size := int64(0)
 	for c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix); {
 		if len(c.key) == idSize+2+len(hash{}) && c.key[idSize+1] == partPayload {
 			sums = append(sums, hash(c.key[idSize+2:]))
 		}
-		o.bytes -= bytesOfEntry(t, c.key, c.value)
+		size += bytesOfEntry(t, c.key, c.value)
 		keys = append(keys, bytes.Clone(c.key))
 	}
 	for _, k := range keys {
@@ -69,6 +75,5 @@ func remove(t *table, o *operation, id uuid.UUID) error {
 	for _, sum := range sums {
 		dropPayload(t, id, sum)
 	}
-	o.changes = append(o.changes, dueChange{id: id, gone: true})
-	return nil
+	o.count(user, -size)
 }

@@ -23,12 +23,23 @@
 //	w<user>\x00                      the number of requests of a user that were counted
 //	w<user>\x00<place>              the time of the newest request with this place in the ring (admit.go)
 //	p<sha-256>                      payload
-//	q<sha-256><id>                  the task refers to this payload
+//	q<sha-256><id>                  the task or topic refers to this payload
 //	g<user>\x00<agent id>           agent
+//	o<id>\x00                       settings of a topic
+//	o<id>\x01                       its state, which each post changes
+//	o<id>\x02<seq>                  record of facts, by the seq of the first
+//	o<id>\x03<seq>                  the fact is a message
+//	o<id>\x04<message id>           the message's seq
+//	o<id>\x05<sha-256>              the topic refers to this payload
+//	o<id>\x06<agent>\x00<seq>       an agent's summary, by the seq that it reaches to
+//	h<user>\x00<time><id>           index of a participant's topics, by their newest messages
+//	y<user>\x00<request id>         the topic that this request created
+//	v<time><id>                     an archived topic, by its newest message
+//	x<number>                       outbox: a message that waits to be dispatched
 //
 // Messages are stored in wire form, without their large strings, which are payloads (codec.go). Every value except the schema
 // version ends with a checksum over key and value; entries whose key says everything have no value. Claims are in memory only;
-// opening reads the tasks that are due from their index.
+// opening reads the tasks that are due from their index. Nothing of a topic is in memory.
 //
 // The package must not know more of a checkpoint than the indexes need.
 package bolt

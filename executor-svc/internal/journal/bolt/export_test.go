@@ -46,7 +46,7 @@ var ErrSync = errSync
 func (s *Store) BytesOfTask(t testing.TB, id string, seq uint64) (size int) {
 	err := s.file.view(func(b *table) error {
 		u := uuid.MustParse(id)
-		for _, k := range [][]byte{taskKey(u, partCheckpoint), firstRecordKey(b, u, seq-1)} {
+		for _, k := range [][]byte{taskKey(u, partCheckpoint), firstRecordKey(b, taskKey(u, partRecord), seq-1)} {
 			size += len(k) + len(b.Get(k))
 		}
 		return nil

@@ -111,6 +111,13 @@ func (c *counter) count(t *table, k, v []byte) error {
 	case kindAgent:
 		what = "agents"
 		c.info.Agents++
+	case kindTopic:
+		what = "topics"
+		if len(k) == idSize+2 && k[idSize+1] == partSettings {
+			c.info.Topics++
+		}
+	case kindOutgoing:
+		c.info.Outgoing++
 	case kindUser:
 		index := &storagev1.TaskIndex{}
 		if _, err := readMessage(t, k, v, index); err != nil {
@@ -135,8 +142,8 @@ func usedBytes(b *bbolt.Bucket) int64 {
 
 // createTime returns when a task was created, or nil. Its id, a UUID of version 7, contains the time.
 func createTime(key []byte) *timestamppb.Timestamp {
-	if len(key) < 1+idSize || taskIDOf(key).Version() != 7 {
+	if len(key) < 1+idSize || ownerOf(key).Version() != 7 {
 		return nil
 	}
-	return timestamppb.New(time.Unix(taskIDOf(key).Time().UnixTime()))
+	return timestamppb.New(time.Unix(ownerOf(key).Time().UnixTime()))
 }

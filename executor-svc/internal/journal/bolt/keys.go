@@ -25,6 +25,11 @@ const (
 	kindChunk        = 'k' // a part of a large payload
 	kindReference    = 'q'
 	kindAgent        = 'g'
+	kindTopic        = 'o'
+	kindTopicUser    = 'h'
+	kindTopicRequest = 'y'
+	kindArchived     = 'v'
+	kindOutgoing     = 'x'
 )
 
 // Parts of a task.
@@ -36,26 +41,44 @@ const (
 	partPayload    = 0x05
 )
 
-// idSize is the size of a task's id in keys.
+// Parts of a topic; its payloads are partPayload.
+const (
+	partSettings  = 0x00
+	partState     = 0x01
+	partFacts     = 0x02
+	partMessage   = 0x03
+	partMessageID = 0x04
+	partSummary   = 0x06
+)
+
+// idSize is the size of the id of a task or topic in keys.
 const idSize = 16
 
 func parseID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
-		// No task can have such an id.
-		return u, fmt.Errorf("task %q: %w", id, journal.ErrNotFound)
+		// No task or topic can have such an id.
+		return u, fmt.Errorf("%q: %w", id, journal.ErrNotFound)
 	}
 	return u, nil
 }
 
-func taskKey(id uuid.UUID, part byte) []byte {
-	return append(taskPrefix(make([]byte, 0, 26), id), part)
+// ownerPrefix is the prefix of the keys of a task or topic.
+func ownerPrefix(kind byte, id uuid.UUID) []byte {
+	return append(append(make([]byte, 0, 26), kind), id[:]...)
 }
 
-func taskPrefix(dst []byte, id uuid.UUID) []byte { return append(append(dst, kindTask), id[:]...) }
+func taskKey(id uuid.UUID, part byte) []byte { return append(ownerPrefix(kindTask, id), part) }
+
+func topicKey(id uuid.UUID, part byte) []byte { return append(ownerPrefix(kindTopic, id), part) }
 
 func numberedKey(id uuid.UUID, part byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(taskKey(id, part), n)
+}
+
+// at appends a number to a copy of a prefix.
+func at(prefix []byte, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, len(prefix)+8), prefix...), n)
 }
 
 func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-8:]) }
@@ -107,12 +130,34 @@ func referenceKey(sum hash, id uuid.UUID) []byte {
 	return append(append(append(make([]byte, 0, 1+len(sum)+idSize), kindReference), sum[:]...), id[:]...)
 }
 
-func taskPayloadKey(id uuid.UUID, sum hash) []byte {
-	return append(taskKey(id, partPayload), sum[:]...)
+// ownPayloadKey is the key by which a task or topic refers to a payload.
+func ownPayloadKey(kind byte, id uuid.UUID, sum hash) []byte {
+	return append(append(ownerPrefix(kind, id), partPayload), sum[:]...)
 }
 
-// idOf reads the task id at the end of an index key.
+// messageIDKey is the key of the seq of a topic's message.
+func messageIDKey(id uuid.UUID, messageID string) []byte {
+	return append(topicKey(id, partMessageID), messageID...)
+}
+
+// summaryPrefix is the prefix of an agent's summaries of a topic, which are ordered by the seq that they reach to.
+func summaryPrefix(id uuid.UUID, agent string) []byte {
+	return append(append(topicKey(id, partSummary), agent...), 0)
+}
+
+// topicUserKey is the key of a topic in the index of a participant, which is ordered by the topics' newest messages.
+func topicUserKey(user string, active int64, id uuid.UUID) []byte {
+	return append(at(userPrefix(kindTopicUser, user), uint64(active)), id[:]...)
+}
+
+func topicRequestKey(user, request string) []byte {
+	return append(userPrefix(kindTopicRequest, user), request...)
+}
+
+func outgoingKey(no uint64) []byte { return at([]byte{kindOutgoing}, no) }
+
+// idOf reads the id of a task or topic at the end of an index key.
 func idOf(key []byte) uuid.UUID { return uuid.UUID(key[len(key)-idSize:]) }
 
-// taskIDOf reads the task's id in the key of a part of the task.
-func taskIDOf(key []byte) uuid.UUID { return uuid.UUID(key[1 : 1+idSize]) }
+// ownerOf reads the id in the key of a part of a task or topic.
+func ownerOf(key []byte) uuid.UUID { return uuid.UUID(key[1 : 1+idSize]) }

@@ -71,7 +71,7 @@ func (f *file) storePiece(p payload, at int) error {
 	})
 }
 
-// dropOrphans removes large payloads that no task refers to. It is called while there are no changes in the log.
+// dropOrphans removes large payloads that nothing refers to. It is called while there are no changes in the log.
 func dropOrphans(b *bbolt.Bucket) error {
 	t, c := &table{base: b}, b.Cursor()
 	var keys [][]byte
@@ -88,8 +88,8 @@ func dropOrphans(b *bbolt.Bucket) error {
 	return nil
 }
 
-// putPayloads stores payloads that are not stored yet, and the task's references to all of them.
-func putPayloads(t *table, id uuid.UUID, all []payload) error {
+// putPayloads stores payloads that are not stored yet, and the references of a task or topic to all of them.
+func putPayloads(t *table, kind byte, id uuid.UUID, all []payload) error {
 	for _, p := range all {
 		if !hasPayload(t, p.sum) {
 			if err := put(t, payloadKey(p.sum), append(make([]byte, 0, len(p.data)+checksumSize), p.data...)); err != nil {
@@ -99,7 +99,7 @@ func putPayloads(t *table, id uuid.UUID, all []payload) error {
 		if err := t.Put(referenceKey(p.sum, id), nil); err != nil {
 			return err
 		}
-		if err := t.Put(taskPayloadKey(id, p.sum), nil); err != nil {
+		if err := t.Put(ownPayloadKey(kind, id, p.sum), nil); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func hasPayload(t *table, sum hash) bool {
 	return known && err == nil && t.Get(chunkKey(sum, uint32((size-1)/chunkBytes))) != nil
 }
 
-// dropPayload removes a task's reference to a payload, and the payload with its last reference.
+// dropPayload removes the reference of a task or topic to a payload, and the payload with its last reference.
 func dropPayload(t *table, id uuid.UUID, sum hash) {
 	t.Delete(referenceKey(sum, id))
 	if isReferenced(t, sum) {

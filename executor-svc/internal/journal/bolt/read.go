@@ -134,53 +134,66 @@ func (s *Store) Records(_ context.Context, taskID string, after uint64, maxBytes
 }
 
 // readRecords returns the records that hold facts with a seq greater than after, as Records does. A missing record is ErrDamaged.
-func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) ([]journal.Record, error) {
-	var all []journal.Record
-	prefix := taskKey(id, partRecord)
-	c := t.ascend(firstRecordKey(t, id, after))
-	next := after + 1
-	var more bool
-	for size := 0; ; {
-		if more = c.next() && hasPrefix(c.key, prefix); !more || size >= maxBytes && len(all) > 0 {
-			break
-		}
+func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) (all []journal.Record, err error) {
+	read := func(key, value []byte, first uint64) (facts, size int, err error) {
 		r := &storagev1.Record{}
-		n, err := readMessage(t, c.key, c.value, r)
-		if err != nil {
-			return nil, err
+		if size, err = readMessage(t, key, value, r); err == nil && first+uint64(len(r.GetFacts())) > after+1 {
+			all = append(all, journal.Record{FirstSeq: first, Record: r})
 		}
-		first := numberOf(c.key)
-		end := first + uint64(len(r.GetFacts()))
-		if end <= after+1 {
-			continue
-		}
-		if first > next || len(all) > 0 && first != next {
-			return nil, damagedError(name(numberedKey(id, partRecord, next)), errMissing)
-		}
-		next = end
-		all = append(all, journal.Record{FirstSeq: first, Record: r})
-		size += n
+		return len(r.GetFacts()), size, err
 	}
-	if more {
-		return all, nil
+	lastSeq := func() (uint64, error) {
+		st, err := storedState(t, id)
+		return st.lastSeq, err
 	}
-	st, err := storedState(t, id)
-	switch {
-	case errors.Is(err, journal.ErrNotFound):
-		return all, nil
-	case err == nil && st.lastSeq >= next:
-		err = damagedError(name(numberedKey(id, partRecord, next)), errMissing)
-	}
+	err = scanRecords(t, taskKey(id, partRecord), after, maxBytes, read, lastSeq)
 	return all, err
 }
 
-// firstRecordKey returns the key of the last record that begins at seq after+1 or before; if there is none, a key from which to seek.
-func firstRecordKey(t *table, id uuid.UUID, after uint64) []byte {
-	if after >= math.MaxUint64-1 {
-		return numberedKey(id, partRecord, after)
+// scanRecords calls read for the records that hold facts with a seq greater than after, and perhaps for one before: as many as fit into about maxBytes. It
+// returns ErrDamaged if a record is missing before the one of the fact lastSeq; an owner that does not exist has none.
+func scanRecords(t *table, prefix []byte, after uint64, maxBytes int,
+	read func(key, value []byte, first uint64) (facts, size int, err error), lastSeq func() (uint64, error),
+) error {
+	c := t.ascend(firstRecordKey(t, prefix, after))
+	next := after + 1
+	found := false
+	for total := 0; c.next() && hasPrefix(c.key, prefix); {
+		if total >= maxBytes && found {
+			return nil
+		}
+		first := numberOf(c.key)
+		facts, size, err := read(c.key, c.value, first)
+		if err != nil {
+			return err
+		}
+		end := first + uint64(facts)
+		if end <= after+1 {
+			continue
+		}
+		if first > next || found && first != next {
+			return damagedError(name(at(prefix, next)), errMissing)
+		}
+		next, found = end, true
+		total += size
 	}
-	if c := t.descend(numberedKey(id, partRecord, after+2)); c.next() && hasPrefix(c.key, taskKey(id, partRecord)) {
+	last, err := lastSeq()
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return nil
+	case err == nil && last >= next:
+		err = damagedError(name(at(prefix, next)), errMissing)
+	}
+	return err
+}
+
+// firstRecordKey returns the key of the last record that begins at seq after+1 or before; if there is none, a key from which to seek.
+func firstRecordKey(t *table, prefix []byte, after uint64) []byte {
+	if after >= math.MaxUint64-1 {
+		return at(prefix, after)
+	}
+	if c := t.descend(at(prefix, after+2)); c.next() && hasPrefix(c.key, prefix) {
 		return c.key
 	}
-	return numberedKey(id, partRecord, after+1)
+	return at(prefix, after+1)
 }

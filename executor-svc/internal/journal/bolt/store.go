@@ -12,8 +12,8 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts.
-const schemaVersion = 6
+// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics.
+const schemaVersion = 7
 
 const oldestVersion = 5
 

@@ -8,7 +8,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// usage counts the bytes of each user's tasks, from the first request that limits them on. It is in memory: after a restart it is counted again.
+// usage counts the bytes of each user's tasks and of the topics that the user created, from the first request that limits them on. It is in memory: after a restart it is counted again.
 type usage struct {
 	mu    sync.Mutex       // guards bytes
 	bytes map[string]int64 // by user; nil until they are needed
@@ -32,7 +32,7 @@ func (u *usage) add(user string, bytes int64) {
 	}
 }
 
-// admitBytes returns *journal.Full if a user's tasks take limit bytes or more; 0 means no limit.
+// admitBytes returns *journal.Full if a user's tasks and topics take limit bytes or more; 0 means no limit.
 func (s *Store) admitBytes(user string, limit int64) error {
 	if limit <= 0 {
 		return nil
@@ -50,7 +50,7 @@ func (s *Store) admitBytes(user string, limit int64) error {
 	return nil
 }
 
-// countUsage counts the bytes of all tasks. Changes wait meanwhile, so that each is counted once: here, or when it is published.
+// countUsage counts the bytes of all tasks and topics. Changes wait meanwhile, so that each is counted once: here, or when it is published.
 func (s *Store) countUsage() error {
 	s.file.writing.Lock()
 	defer s.file.writing.Unlock()
@@ -73,9 +73,18 @@ func (s *Store) scanUsage() (map[string]int64, error) {
 			if len(c.key) != idSize+2 || c.key[idSize+1] != partHead {
 				continue
 			}
-			id := taskIDOf(c.key)
+			id := ownerOf(c.key)
 			if head, err := readHead(t, id); err == nil { // a damaged task is reported when it is read
-				bytes[head.GetUserSub()] += bytesOf(t, id)
+				bytes[head.GetUserSub()] += bytesOf(t, kindTask, id)
+			}
+		}
+		for c := t.ascend([]byte{kindTopic}); c.next() && c.key[0] == kindTopic; {
+			if len(c.key) != idSize+2 || c.key[idSize+1] != partSettings {
+				continue
+			}
+			id := ownerOf(c.key)
+			if topic, err := readTopic(t, id); err == nil {
+				bytes[topic.GetUserSub()] += bytesOf(t, kindTopic, id)
 			}
 		}
 		return nil
@@ -83,22 +92,22 @@ func (s *Store) scanUsage() (map[string]int64, error) {
 	return bytes, err
 }
 
-// bytesOf returns how many bytes a task counts for.
-func bytesOf(t *table, id uuid.UUID) (n int64) {
-	prefix := taskPrefix(nil, id)
+// bytesOf returns how many bytes a task or topic counts for.
+func bytesOf(t *table, kind byte, id uuid.UUID) (n int64) {
+	prefix := ownerPrefix(kind, id)
 	for c := t.ascend(prefix); c.next() && hasPrefix(c.key, prefix); {
 		n += bytesOfEntry(t, c.key, c.value)
 	}
 	return n
 }
 
-// bytesOfEntry returns how many bytes an entry of a task counts for.
+// bytesOfEntry returns how many bytes an entry of a task or topic counts for. The parts of a topic that count have the numbers of a task's.
 func bytesOfEntry(t *table, key, value []byte) int64 {
 	if len(key) < idSize+2 {
 		return 0
 	}
 	switch part := key[idSize+1]; {
-	case part == partHead, part == partCheckpoint, part == partRecord:
+	case part == partHead, part == partCheckpoint, part == partRecord, part == partSummary:
 		return int64(len(key) + len(value))
 	case part == partPayload && len(key) == idSize+2+len(hash{}):
 		return payloadBytes(t, hash(key[idSize+2:]))
@@ -120,9 +129,14 @@ func (w *storedTransition) newBytes(t *table) (n int64) {
 	for _, r := range w.records {
 		n += int64(len(r.key) + len(r.value))
 	}
+	return n + newPayloadBytes(t, kindTask, w.id, w.payloads)
+}
+
+// newPayloadBytes returns the size of the payloads that a task or topic does not refer to yet.
+func newPayloadBytes(t *table, kind byte, id uuid.UUID, all []payload) (n int64) {
 	seen := map[hash]bool{}
-	for _, p := range w.payloads {
-		if !seen[p.sum] && !has(t, taskPayloadKey(w.id, p.sum)) {
+	for _, p := range all {
+		if !seen[p.sum] && !has(t, ownPayloadKey(kind, id, p.sum)) {
 			n += int64(len(p.data))
 		}
 		seen[p.sum] = true

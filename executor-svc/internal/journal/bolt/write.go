@@ -86,7 +86,7 @@ func (w *storedTransition) put(t *table, o *operation, old *taskState) error {
 			return err
 		}
 	}
-	if err := putPayloads(t, w.id, w.payloads); err != nil {
+	if err := putPayloads(t, kindTask, w.id, w.payloads); err != nil {
 		return err
 	}
 	if old == nil || old.status != w.state.status {

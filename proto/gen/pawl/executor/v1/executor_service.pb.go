@@ -1942,7 +1942,11 @@ type StoreInfo struct {
 	// Tasks that have an owner now.
 	RunningTasks int32 `protobuf:"varint,13,opt,name=running_tasks,json=runningTasks,proto3" json:"running_tasks,omitempty"`
 	// The size of its log files, which are reused, in bytes.
-	LogBytes      int64 `protobuf:"varint,14,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	LogBytes int64 `protobuf:"varint,14,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	// Topics.
+	Topics int64 `protobuf:"varint,15,opt,name=topics,proto3" json:"topics,omitempty"`
+	// Messages of topics that wait to be dispatched to agents.
+	Outgoing      int64 `protobuf:"varint,16,opt,name=outgoing,proto3" json:"outgoing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2071,6 +2075,20 @@ func (x *StoreInfo) GetRunningTasks() int32 {
 func (x *StoreInfo) GetLogBytes() int64 {
 	if x != nil {
 		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetTopics() int64 {
+	if x != nil {
+		return x.Topics
+	}
+	return 0
+}
+
+func (x *StoreInfo) GetOutgoing() int64 {
+	if x != nil {
+		return x.Outgoing
 	}
 	return 0
 }
@@ -2209,7 +2227,7 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"(\n" +
 	"\x12ExportTaskResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x15\n" +
-	"\x13GetStoreInfoRequest\"\xf9\x04\n" +
+	"\x13GetStoreInfoRequest\"\xad\x05\n" +
 	"\tStoreInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
 	"\n" +
@@ -2227,7 +2245,9 @@ const file_pawl_executor_v1_executor_service_proto_rawDesc = "" +
 	"\x06oldest\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
 	"\x06newest\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12#\n" +
 	"\rrunning_tasks\x18\r \x01(\x05R\frunningTasks\x12\x1b\n" +
-	"\tlog_bytes\x18\x0e \x01(\x03R\blogBytes\x1a8\n" +
+	"\tlog_bytes\x18\x0e \x01(\x03R\blogBytes\x12\x16\n" +
+	"\x06topics\x18\x0f \x01(\x03R\x06topics\x12\x1a\n" +
+	"\boutgoing\x18\x10 \x01(\x03R\boutgoing\x1a8\n" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
