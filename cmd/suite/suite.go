@@ -24,6 +24,7 @@ import (
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
+	"pawl.dev/services/loopback"
 	"pawl.dev/services/privatefile"
 	"pawl.dev/services/serve"
 )
@@ -281,7 +282,7 @@ func (c Config) complete() (Config, error) {
 // "", and an operator must configure the URI.
 func loginRedirectURI(scheme, httpAddr string) string {
 	_, port, err := net.SplitHostPort(httpAddr)
-	if err != nil || port == "0" || !serve.LoopbackHost(httpAddr) {
+	if err != nil || port == "0" || !loopback.Is(httpAddr) {
 		return ""
 	}
 	return scheme + "://" + httpAddr + "/v1/mcpLogins:callback"

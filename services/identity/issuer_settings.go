@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +15,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"go.yaml.in/yaml/v3"
+
+	"pawl.dev/services/loopback"
 )
 
 const (
@@ -145,17 +145,8 @@ func checkIssuerURL(address string) error {
 		return err
 	case u.Host == "" || u.User != nil || u.Fragment != "":
 		return fmt.Errorf("%q is not an address such as https://login.example.com", address)
-	case u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Host):
+	case u.Scheme == "https" || u.Scheme == "http" && loopback.Is(u.Host):
 		return nil
 	}
 	return fmt.Errorf("%q must begin with https://", address)
-}
-
-// isLoopback reports whether a host, with or without a port, is on this machine. It resolves no names.
-func isLoopback(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

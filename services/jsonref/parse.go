@@ -38,7 +38,7 @@ func parse(s string) ([]part, error) {
 		}
 		body, rest, closed := strings.Cut(s[i+len(open):], "}")
 		if !closed {
-			return nil, fmt.Errorf("%q has no closing brace; write %s for a literal %s", clip(s[i:]), escaped, open)
+			return nil, fmt.Errorf("%.60q has no closing brace; write %s for a literal %s", s[i:], escaped, open)
 		}
 		ref, err := parseRef(body)
 		if err != nil {
@@ -57,8 +57,8 @@ func parseRef(body string) (Ref, error) {
 	steps := strings.Split(body, ".")
 	for _, step := range steps {
 		if !isName(step) {
-			return Ref{}, fmt.Errorf("%q is not a reference: names and path steps have letters, digits, _ and -; "+
-				"write %s for a literal %s", clip(open+body+"}"), escaped, open)
+			return Ref{}, fmt.Errorf("%.60q is not a reference: names and path steps have letters, digits, _ and -; "+
+				"write %s for a literal %s", open+body+"}", escaped, open)
 		}
 	}
 	return Ref{Name: steps[0], Path: steps[1:]}, nil
@@ -72,12 +72,4 @@ func isName(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-func clip(s string) string {
-	const limit = 60
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -132,11 +132,6 @@ func Several(addr string) bool {
 	return strings.Contains(addr, ",") || strings.HasPrefix(addr, dnsScheme)
 }
 
-// DialReplicas is Dial for an address of several processes.
-func DialReplicas(addr, token string) (*Replicas, error) {
-	return (*Certificates)(nil).DialReplicas(addr, token)
-}
-
 // DialReplicas is Dial for an address of several processes. Each must have a certificate for its own place in a list, or for the looked-up name.
 func (c *Certificates) DialReplicas(addr, token string) (*Replicas, error) {
 	addr, creds := c.credentialsFor(addr)

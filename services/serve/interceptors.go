@@ -23,6 +23,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/loopback"
 )
 
 // defaultMaxRecv is 4 MiB, the limit of a field with exact JSON, plus room for the rest of the message.
@@ -222,7 +223,7 @@ func (i *interceptor) checkAuthority(ctx context.Context) error {
 		return nil
 	}
 	values := metadata.ValueFromIncomingContext(ctx, ":authority")
-	if len(values) == 1 && LoopbackHost(values[0]) {
+	if len(values) == 1 && loopback.Is(values[0]) {
 		return nil
 	}
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,

@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"syscall"
+
+	"pawl.dev/services/loopback"
 )
 
 // CheckBind returns an error for an address other than loopback if callers are not authenticated, or if there is neither TLS nor t.Insecure. If
@@ -20,7 +21,7 @@ func CheckBind(addr string, authenticated bool, t TLS, log *slog.Logger) error {
 		return fmt.Errorf("the address %q is not host:port: %w", addr, err)
 	}
 	switch {
-	case host != "" && LoopbackHost(host) || authenticated && t.Cert != "":
+	case host != "" && loopback.Is(host) || authenticated && t.Cert != "":
 		return nil
 	case authenticated && t.Insecure:
 		log.Warn("listening without TLS because of --insecure: everyone on the network path can read and change all requests and answers, "+
@@ -44,7 +45,7 @@ func (t TLS) CheckKeyTransport(key, flag string, addrs ...string) error {
 	}
 	for addr := range strings.SplitSeq(strings.Join(addrs, ","), ",") {
 		addr = strings.TrimPrefix(strings.TrimSpace(addr), dnsScheme)
-		if addr != "" && !strings.HasPrefix(addr, tlsScheme) && !LoopbackHost(addr) {
+		if addr != "" && !strings.HasPrefix(addr, tlsScheme) && !loopback.Is(addr) {
 			return fmt.Errorf("refusing to send --service-key to %s (%s) without TLS: everyone on the network path could act for all users with it. "+
 				"Give the authority of its certificate with --tls-ca, or accept the risk with --insecure", addr, flag)
 		}
@@ -70,19 +71,4 @@ func Listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("the host of %s cannot be resolved; choose 127.0.0.1 or an address: %w", addr, err)
 	}
 	return nil, fmt.Errorf("cannot listen on %s; give it as host:port: %w", addr, err)
-}
-
-// LoopbackHost reports whether a host, with or without a port, is `localhost` or a loopback address. It resolves no names,
-// because the owner of a name could make it resolve to 127.0.0.1.
-func LoopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }

@@ -17,6 +17,9 @@ import (
 	"pawl.dev/services/serve"
 )
 
+// noCertificates is for connections without TLS.
+var noCertificates *serve.Certificates
+
 // replica is a server on loopback.
 type replica struct {
 	addr    string
@@ -72,7 +75,7 @@ func dialReplicas(t *testing.T, replicas ...*replica) *serve.Replicas {
 	for _, r := range replicas {
 		addrs = append(addrs, r.addr)
 	}
-	conn, err := serve.DialReplicas(strings.Join(addrs, ", "), "")
+	conn, err := noCertificates.DialReplicas(strings.Join(addrs, ", "), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +171,12 @@ func TestAddressesOfReplicas(t *testing.T) {
 		}
 	}
 	for _, addr := range []string{"a:1,,b:2", "a:1,b", "dns:///pool", ""} {
-		if conn, err := serve.DialReplicas(addr, ""); err == nil {
+		if conn, err := noCertificates.DialReplicas(addr, ""); err == nil {
 			t.Errorf("%q was taken", addr)
 			_ = conn.Close()
 		}
 	}
-	conn, err := serve.DialReplicas("dns:///localhost:7414", "")
+	conn, err := noCertificates.DialReplicas("dns:///localhost:7414", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"pawl.dev/services/serve"
+	"pawl.dev/services/loopback"
 )
 
 const (
@@ -60,7 +60,7 @@ type issuerTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t issuerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !serve.LoopbackHost(r.URL.Host) {
+	if r.URL.Scheme != "https" && !loopback.Is(r.URL.Host) {
 		return nil, fmt.Errorf("the address %s://%s does not begin with https://", r.URL.Scheme, r.URL.Host)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), issuerTimeout)

@@ -9,7 +9,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
-	"pawl.dev/services/serve"
+	"pawl.dev/services/loopback"
 )
 
 // hosts are the names that a Host header may have.
@@ -39,7 +39,7 @@ func (h hosts) allow(hostHeader string) bool {
 	}
 	full := strings.ToLower(hostHeader)
 	name := hostName(full)
-	return serve.LoopbackHost(hostHeader) || h.allowed[name] || h.allowed[full]
+	return loopback.Is(hostHeader) || h.allowed[name] || h.allowed[full]
 }
 
 // hostName returns the host without its port, and an IPv6 address without brackets.

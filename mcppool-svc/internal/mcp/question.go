@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pawl.dev/services/loopback"
 	"pawl.dev/services/strictjson"
 )
 
@@ -118,8 +118,7 @@ func checkURL(text string) error {
 	if err != nil || u.Host == "" || u.User != nil {
 		return errors.New("url is not an address that can be opened")
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if isLoopback := u.Hostname() == "localhost" || err == nil && addr.IsLoopback(); u.Scheme == "https" || u.Scheme == "http" && isLoopback {
+	if u.Scheme == "https" || u.Scheme == "http" && loopback.Is(u.Host) {
 		return nil
 	}
 	return errors.New("url must be https")

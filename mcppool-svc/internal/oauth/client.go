@@ -19,6 +19,7 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/loopback"
 )
 
 // maxRegistrations bounds the registered clients that are stored; the oldest is dropped.
@@ -102,7 +103,7 @@ func (l *Logins) register(ctx context.Context, w *web, a authority, redirect str
 		return registration{}, fmt.Errorf("%w: %w", ErrRedirect, err)
 	}
 	kind := "web"
-	if isLoopback(u.Hostname()) {
+	if loopback.Is(u.Hostname()) {
 		kind = "native"
 	}
 	wanted := methodBasic

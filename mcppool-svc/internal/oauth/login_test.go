@@ -98,7 +98,7 @@ func TestLoginsAreSingleUse(t *testing.T) {
 	if status, err := r.request("bob", "tools/list"); status != http.StatusUnauthorized || kindOf(err) != mcp.LoginRequired {
 		t.Errorf("bob: %d, %v", status, err)
 	}
-	if len(s.State) < 43 || s.Expiry.Sub(r.now()) > loginLife || s.Redirect != loopback {
+	if len(s.State) < 43 || s.Expiry.Sub(r.now()) > loginLife || s.Redirect != callbackURL {
 		t.Errorf("began %+v", s)
 	}
 }
@@ -344,7 +344,7 @@ func TestRegistration(t *testing.T) {
 	var body map[string]any
 	r.auth.With(func(a *mcptest.Authority) { body = a.Register[0] })
 	want := map[string]any{
-		"client_name": "Pawl", "software_id": "pawl", "application_type": "native", "redirect_uris": []any{loopback},
+		"client_name": "Pawl", "software_id": "pawl", "application_type": "native", "redirect_uris": []any{callbackURL},
 		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"}, "token_endpoint_auth_method": methodBasic,
 	}
 	if diff := cmp.Diff(want, body); diff != "" {
@@ -426,7 +426,7 @@ func TestServersWithoutLogins(t *testing.T) {
 		"another's":    {ID: "x", Owner: "bob", HTTP: &registry.HTTP{URL: r.web.URL, OAuth: &registry.OAuth{Grant: registry.GrantClientCredentials, ClientID: "x", ClientSecret: "y"}}},
 		"a built-in's": {ID: "x", Builtin: &registry.Builtin{Name: "x"}},
 	} {
-		if _, err := r.logins.Start(t.Context(), s, "ann", loopback); !errors.Is(err, ErrNoLogin) {
+		if _, err := r.logins.Start(t.Context(), s, "ann", callbackURL); !errors.Is(err, ErrNoLogin) {
 			t.Errorf("%s: start: %v", name, err)
 		}
 		if err := r.logins.Forget(t.Context(), s, "ann", false); !errors.Is(err, ErrNoLogin) {

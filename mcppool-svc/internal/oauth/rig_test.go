@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const loopback = "http://127.0.0.1:4321/callback"
+const callbackURL = "http://127.0.0.1:4321/callback"
 
 // rig is a Logins with an MCP server and its authorization server.
 type rig struct {
@@ -83,7 +83,7 @@ func (r *rig) configure(o *registry.OAuth) {
 }
 
 func (r *rig) start(user string) (Started, error) {
-	return r.logins.Start(r.t.Context(), r.server, user, loopback)
+	return r.logins.Start(r.t.Context(), r.server, user, callbackURL)
 }
 
 // answer consents in the browser and returns what comes back.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/outbound"
+	"pawl.dev/services/loopback"
 )
 
 const (
@@ -168,20 +168,11 @@ func parseLoginURL(what, text string) (*url.URL, error) {
 	switch {
 	case len(text) > maxURL || err != nil || u.Host == "" || u.Opaque != "" || u.User != nil || u.Fragment != "":
 		return nil, refused("%s (%.200s) is not an address that can be used: it must be absolute, without user, password and fragment, and have at most %d bytes", what, displayURL(text), maxURL)
-	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && loopback.Is(u.Hostname()):
 		return u, nil
 	default:
 		return nil, refused("%s is at %.200s; logins must use https, except for servers on this machine", what, displayURL(text))
 	}
-}
-
-// isLoopback reports whether the host of a URL is this machine.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
 }
 
 // resourceID returns the address of an MCP server as its resource identifier (RFC 8707): without the parts that may be secret.
@@ -228,7 +219,7 @@ func chooseRedirect(wanted, configured string) (string, error) {
 		return wanted, nil
 	}
 	u, err := url.Parse(wanted)
-	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(wanted) > maxURL {
+	if err != nil || u.Scheme != "http" || !loopback.Is(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(wanted) > maxURL {
 		return "", fmt.Errorf("%w: use http://127.0.0.1, http://[::1] or http://localhost, with any port and path, or the address that the operator set with --login-redirect-uri", ErrRedirect)
 	}
 	return wanted, nil

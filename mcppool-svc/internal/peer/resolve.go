@@ -11,7 +11,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/services/serve"
+	"pawl.dev/services/loopback"
 )
 
 const dnsScheme = "dns:///"
@@ -28,7 +28,7 @@ func Check(addrs []string) (local bool, err error) {
 		if err != nil || host == "" || port == "" {
 			return false, fmt.Errorf("the --peers address %q cannot be read; give it as host:port, or as dns:///name:port where a name leads to all replicas", addr)
 		}
-		local = local && !isName && serve.LoopbackHost(addr)
+		local = local && !isName && loopback.Is(addr)
 	}
 	return local, nil
 }

@@ -21,7 +21,7 @@ type KeysCmd struct {
 
 	Add    KeysAddCmd    `cmd:"" group:"sub" help:"Create an API key; it is shown only once."`
 	List   KeysListCmd   `cmd:"" default:"1" group:"sub" help:"List the keys."`
-	Remove KeysRemoveCmd `cmd:"" group:"sub" help:"Revoke a key; servers refuse it within 2 seconds."`
+	Remove KeysRemoveCmd `cmd:"" aliases:"revoke" group:"sub" help:"Revoke a key; servers refuse it within 2 seconds."`
 }
 
 // client returns a client for the keys of the file or, without a file, of the server.
