@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/api"
 	"pawl.dev/executor-svc/internal/engine"
@@ -23,6 +25,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
 )
 
 // ErrLocked is returned by New if another process uses the data folder.
@@ -68,9 +71,11 @@ type Deps struct {
 
 // Service is the executor.
 type Service struct {
-	journal journal.Journal
-	engine  *engine.Engine
-	deps    api.Deps
+	journal    journal.Journal
+	engine     *engine.Engine
+	tasks      *api.Tasks
+	hub        *topic.Hub
+	dispatcher *topic.Dispatcher
 }
 
 // New opens the journal. No task runs before Run.
@@ -92,20 +97,26 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if deps.WrapJournal != nil {
 		j = deps.WrapJournal(store)
 	}
+	watching := serve.NewBudget("watch", cmp.Or(cfg.WatchBytes, 64<<20))
+	hub := topic.NewHub(j, watching)
+	j = hub.Wrap(j)
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
 	flows := flowsByName(agent.New(), coding.Flow{})
-	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention, WatchBytes: cfg.WatchBytes}, engine.Deps{
-		Journal: j,
-		Runner:  runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
-		Flows:   flows,
-		Log:     deps.Log,
+	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
+		Journal: j, Watching: watching,
+		Runner: runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
+		Flows:  flows,
+		Log:    deps.Log,
 	})
-	return &Service{journal: j, engine: e, deps: api.Deps{
-		Engine: e, Journal: j, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
+	tasks := api.NewTasks(api.Deps{
+		Engine: e, Journal: j, Hub: hub, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
 		StoreInfo: store.Info,
-	}}, nil
+	})
+	return &Service{
+		journal: j, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log},
+	}, nil
 }
 
 func flowsByName(all ...flow.Flow) map[string]flow.Flow {
@@ -123,11 +134,19 @@ func limits(cfg Config) *storagev1.Limits {
 	}
 }
 
-// Register adds ExecutorService and AgentService to a server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { api.Register(r, s.deps) }
+// Register adds ExecutorService, AgentService and TopicService to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) { s.tasks.Register(r) }
 
-// Run resumes tasks, and runs them until ctx is done. It returns once running calls have ended, or soon after DrainTimeout.
-func (s *Service) Run(ctx context.Context) error { return s.engine.Run(ctx) }
+// Run resumes tasks, dispatches messages of topics to agents, and runs tasks until ctx is done. It returns once running calls have ended, or soon after
+// DrainTimeout.
+func (s *Service) Run(ctx context.Context) error {
+	var dispatching sync.WaitGroup
+	dispatching.Go(func() { s.dispatcher.Run(ctx) })
+	defer dispatching.Wait()
+	stop := context.AfterFunc(ctx, s.hub.Stop)
+	defer stop()
+	return s.engine.Run(ctx)
+}
 
 // Running returns how many tasks have an owner now.
 func (s *Service) Running() int { return s.engine.Running() }

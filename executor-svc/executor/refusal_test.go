@@ -37,16 +37,22 @@ func refused(t *testing.T, what string, err error, reason commonv1.ErrorReason, 
 // withKeys starts the rig with API keys, and returns a function that creates a key and clients that use it.
 func withKeys(t *testing.T, r *rig) func(sub string, role identity.Role) (executorv1.ExecutorServiceClient, executorv1.AgentServiceClient) {
 	t.Helper()
-	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := openKeys(t)
 	r.options.Auth = keys
 	r.start()
 	return func(sub string, role identity.Role) (executorv1.ExecutorServiceClient, executorv1.AgentServiceClient) {
 		conn := r.dial(keys.Ephemeral(sub, []identity.Role{role}))
 		return executorv1.NewExecutorServiceClient(conn), executorv1.NewAgentServiceClient(conn)
 	}
+}
+
+func openKeys(t *testing.T) *identity.KeyFile {
+	t.Helper()
+	keys, err := identity.OpenKeyFile(filepath.Join(t.TempDir(), "keys.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
 }
 
 // A supplied output must have the shape of a step's output; the error shows the shape.

@@ -9,6 +9,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -51,7 +52,7 @@ func checkMethods(globs []string) error {
 	var services, methods []string
 	for _, file := range []protoreflect.FileDescriptor{
 		executorv1.File_pawl_executor_v1_executor_service_proto, executorv1.File_pawl_executor_v1_agent_service_proto,
-		identityv1.File_pawl_identity_v1_identity_proto, plannerv1.File_pawl_planner_v1_planner_proto,
+		conversationv1.File_pawl_conversation_v1_topic_service_proto, identityv1.File_pawl_identity_v1_identity_proto, plannerv1.File_pawl_planner_v1_planner_proto,
 		mcppoolv1.File_pawl_mcppool_v1_mcppool_proto, mcppoolv1.File_pawl_mcppool_v1_peer_proto,
 	} {
 		for i := range file.Services().Len() {

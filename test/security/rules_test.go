@@ -38,6 +38,7 @@ type rule struct {
 const (
 	executor = "pawl.executor.v1.ExecutorService/"
 	agents   = "pawl.executor.v1.AgentService/"
+	topics   = "pawl.conversation.v1.TopicService/"
 	pool     = "pawl.mcppool.v1.McpPoolService/"
 	peers    = "pawl.mcppool.v1.McpPoolPeerService/"
 	planner  = "pawl.planner.v1.PlannerService/"
@@ -79,6 +80,21 @@ var rules = []rule{
 	{rpc: agents + "ListAgents", who: view, body: `{}`, shows: marker},
 	{rpc: agents + "UpdateAgent", who: named, body: `{"agent": {"id": "$agent", "displayName": "x"}}`, change: true},
 	{rpc: agents + "DeleteAgent", who: named, body: `{"id": "$agent"}`, change: true},
+
+	{rpc: topics + "CreateTopic", who: own, body: `{"topic": {"displayName": "x"}}`, change: true},
+	{rpc: topics + "CreateTopic", who: named, body: `{"participants": [{"agentId": "$spareagent"}]}`, change: true},
+	{rpc: topics + "GetTopic", who: named, body: `{"id": "$topic"}`, shows: marker},
+	{rpc: topics + "ListTopics", who: view, body: `{}`, shows: marker},
+	{rpc: topics + "ListParticipants", who: named, body: `{"topicId": "$topic"}`, shows: marker},
+	{rpc: topics + "ListMessages", who: named, body: `{"topicId": "$topic"}`, shows: marker},
+	{rpc: topics + "WatchTopic", who: named, body: `{"topicId": "$topic", "noFollow": true}`, shows: marker},
+	{rpc: topics + "UpdateTopic", who: named, body: `{"topic": {"id": "$topic", "description": "x"}}`, change: true},
+	{rpc: topics + "AddParticipant", who: named, body: `{"topicId": "$topic", "participant": {"userSub": "eve"}}`, change: true},
+	{rpc: topics + "PostMessage", who: named, body: `{"topicId": "$topic", "message": {"text": "hello"}}`, change: true},
+	{rpc: topics + "InterruptAgent", who: named, body: `{"topicId": "$topic", "name": "helper"}`, change: true},
+	{rpc: topics + "RollbackTopic", who: named, body: `{"topicId": "$topic"}`, change: true},
+	{rpc: topics + "RemoveParticipant", who: named, body: `{"topicId": "$topic", "name": "helper"}`, change: true},
+	{rpc: topics + "ArchiveTopic", who: named, body: `{"id": "$topic"}`, change: true},
 
 	{rpc: pool + "CreateMcpServer", who: own, body: `{"mcpServerId": "mine", "mcpServer": {"http": {"url": "https://mcp.invalid/"}}}`, change: true},
 	{rpc: pool + "CreateMcpServer", who: operators, body: `{"mcpServerId": "program", "mcpServer": {"stdio": {"command": "true"}}}`, change: true},

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/identity"
@@ -82,6 +83,17 @@ func (w *world) makeObjects(ctx context.Context, t *testing.T, spare string) {
 	must(t, err)
 	agent, err := tasks.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: "anns", Agent: &executorv1.Agent{DisplayName: marker}})
 	must(t, err)
+	spareAgent, err := tasks.CreateAgent(ctx, &executorv1.CreateAgentRequest{AgentId: "anns-spare", Agent: &executorv1.Agent{DisplayName: marker}})
+	must(t, err)
+	topics := conversationv1.NewTopicServiceClient(ann)
+	topic, err := topics.CreateTopic(ctx, &conversationv1.CreateTopicRequest{
+		Topic: &conversationv1.Topic{DisplayName: marker}, Participants: []*conversationv1.Participant{{
+			Name: "helper", DisplayName: marker, Who: &conversationv1.Participant_AgentId{AgentId: spareAgent.GetId()},
+		}},
+	})
+	must(t, err)
+	_, err = topics.PostMessage(ctx, &conversationv1.PostMessageRequest{TopicId: topic.GetId(), Message: &conversationv1.Message{Text: marker}})
+	must(t, err)
 	playbook := func(tool, input string) *executorv1.CreateTaskRequest {
 		return &executorv1.CreateTaskRequest{
 			Goal: marker, McpIds: []string{"private"}, AutoExecute: proto.Bool(true), Playbook: fmt.Sprintf("steps: [{tool: private/%s, input: %s}]", tool, input),
@@ -105,7 +117,7 @@ func (w *world) makeObjects(ctx context.Context, t *testing.T, spare string) {
 	w.startStalling(ctx, t, servers)
 	hash := sha256.Sum256([]byte("private\x00echo\x00" + echo))
 	w.objects = strings.NewReplacer(
-		"$task", waiting.GetId(), "$wait", waiting.GetWaits()[0].GetId(), "$done", done.GetId(), "$agent", agent.GetId(), "$server", "private",
+		"$task", waiting.GetId(), "$wait", waiting.GetWaits()[0].GetId(), "$done", done.GetId(), "$agent", agent.GetId(), "$topic", topic.GetId(), "$spareagent", spareAgent.GetId(), "$server", "private",
 		"$spare", idOf(spare), "$callhash", hex.EncodeToString(hash[:]), "$call", "anns-call", "$running", "anns-running", "$session", "anns-session",
 		"$hash", strings.Repeat("0", 64), "$file", w.file, "$program", os.Args[0])
 }

@@ -225,6 +225,7 @@ func storedAgent(a *executorv1.Agent) *storagev1.Agent {
 		DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(),
 		Budget: storedBudget(a.GetBudget()), WaitTimeout: int64(a.GetWaitTimeout().AsDuration()), OnUnknownOutcome: a.GetOnUnknownOutcome(), PlanOptions: a.GetPlanOptions(),
+		ChatOptions: a.GetChatOptions(),
 	}
 }
 
@@ -233,7 +234,7 @@ func agent(user, id string, a *storagev1.Agent) *executorv1.Agent {
 		Id: id, DisplayName: a.GetDisplayName(), Description: a.GetDescription(), McpIds: a.GetMcpIds(), Model: a.GetModel(), Flow: a.GetFlow(),
 		Confirm: a.GetConfirm(), MaxSteps: a.GetMaxSteps(), MaxFailedSteps: a.GetMaxFailedSteps(), UserSub: user,
 		Budget: view.Budget(a.GetBudget()), WaitTimeout: view.Duration(a.GetWaitTimeout()), OnUnknownOutcome: a.GetOnUnknownOutcome(), PlanOptions: a.GetPlanOptions(),
-		CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
+		ChatOptions: a.GetChatOptions(), CreateTime: timestamppb.New(time.Unix(0, a.GetCreateTime())), UpdateTime: timestamppb.New(time.Unix(0, a.GetUpdateTime())),
 		Etag: etagOf(a),
 	}
 }

@@ -116,14 +116,19 @@ func (s *Tasks) newHead(ctx context.Context, who identity.Principal, req *execut
 	if err != nil {
 		return nil, err
 	}
-	kind, options, err := s.flow(req, agent)
-	if err != nil {
+	head := s.head(ctx, who, req, agent)
+	if head.Flow, head.PlanOptions, err = s.flow(req, agent); err != nil {
 		return nil, err
 	}
+	return head, s.check.task(ctx, head, req.GetMcpIds())
+}
+
+// head returns the head of a task, without its flow.
+func (s *Tasks) head(ctx context.Context, who identity.Principal, req *executorv1.CreateTaskRequest, agent *storagev1.Agent) *storagev1.TaskHead {
 	head := &storagev1.TaskHead{
 		UserSub: who.Sub, ConversationId: req.GetConversationId(), AgentId: req.GetAgentId(), AgentDescription: agent.GetDescription(),
 		Goal: req.GetGoal(), McpIds: req.GetMcpIds(), Confirm: effectiveConfirm(req.AutoExecute, agent.GetConfirm()), Language: req.GetLanguage(),
-		Flow: kind, PlanOptions: options, Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
+		Model: req.GetModel(), Playbook: req.GetPlaybook(), InputsJson: req.GetInputsJson(), RequestId: req.GetRequestId(),
 		CreateTime: time.Now().UnixNano(), Limits: s.limits(agent, req.GetBudget()),
 		WaitTimeout: agent.GetWaitTimeout(), OnUnknownOutcome: agent.GetOnUnknownOutcome(), TraceParent: engine.TraceParent(ctx),
 	}
@@ -136,7 +141,7 @@ func (s *Tasks) newHead(ctx context.Context, who identity.Principal, req *execut
 	if head.GetModel() == "" && head.GetPlaybook() == "" {
 		head.Model = agent.GetModel()
 	}
-	return head, s.check.task(ctx, head, req.GetMcpIds())
+	return head
 }
 
 // flow returns the flow of a task and how its plan is worked on. A task and its agent must have the same flow.

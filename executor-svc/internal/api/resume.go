@@ -25,7 +25,7 @@ import (
 
 // ResumeTask implements ExecutorService.
 func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskRequest) (*executorv1.Task, error) {
-	t, err := s.task(ctx, req.GetId())
+	t, own, err := s.answerable(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
@@ -34,25 +34,40 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 		return nil, err
 	}
 	if c.GetUnpause() != nil {
-		if !t.Checkpoint.GetPauseRequested() && !state.Ended(t.Checkpoint.GetStatus()) {
+		switch {
+		case !own:
+			return nil, taskNotFound(t.ID)
+		case !t.Checkpoint.GetPauseRequested() && !state.Ended(t.Checkpoint.GetStatus()):
 			return s.get(ctx, t.ID) // it is not paused
 		}
 		return s.send(ctx, t, c, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN)
 	}
-	i := slices.IndexFunc(t.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetId() == req.GetWaitId() })
-	if i < 0 {
-		return s.repeatAnswer(ctx, t, c, req.GetWaitId())
-	}
-	if err := s.checkAnswer(ctx, t, t.Checkpoint.GetWaits()[i], c); err != nil {
+	if err := s.answer(ctx, t, c, req.GetWaitId()); err != nil {
 		return nil, err
 	}
-	if err := s.Engine.Send(ctx, t.ID, c); err != nil {
-		if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
-			return s.repeatAnswer(ctx, t, c, req.GetWaitId())
-		}
-		return nil, apiError(err, taskNotFound(t.ID))
+	if err := s.recordAnswer(ctx, t, req.GetWaitId()); err != nil {
+		return nil, err
+	}
+	if !own {
+		return &executorv1.Task{Id: t.ID, ConversationId: t.Head.GetConversationId(), AgentId: t.Head.GetAgentId()}, nil
 	}
 	return s.get(ctx, t.ID)
+}
+
+// answer answers a wait. The same answer may be sent again.
+func (s *Tasks) answer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) error {
+	i := slices.IndexFunc(t.Checkpoint.GetWaits(), func(w *storagev1.Wait) bool { return w.GetId() == waitID })
+	if i < 0 {
+		return s.repeatAnswer(ctx, t, c, waitID)
+	}
+	if err := s.checkAnswer(ctx, t, t.Checkpoint.GetWaits()[i], c); err != nil {
+		return err
+	}
+	err := s.Engine.Send(ctx, t.ID, c)
+	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN {
+		return s.repeatAnswer(ctx, t, c, waitID)
+	}
+	return apiError(err, taskNotFound(t.ID))
 }
 
 // CancelTask implements ExecutorService.
@@ -166,8 +181,8 @@ func validate(schemaJSON, text string) error {
 	return compiled.Validate(text)
 }
 
-// repeatAnswer handles an answer to a wait that is not open. It returns the task if the same answer closed the wait, else an error.
-func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) (*executorv1.Task, error) {
+// repeatAnswer handles an answer to a wait that is not open. It returns nil if the same answer closed the wait, else an error.
+func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.Command, waitID string) error {
 	var answer *storagev1.Fact
 	var question approvalQuestion
 	err := s.records(ctx, t.ID, func(r journal.Record) {
@@ -185,17 +200,17 @@ func (s *Tasks) repeatAnswer(ctx context.Context, t *journal.Task, c *storagev1.
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case answer != nil && repeats(c, answer, question):
-		return s.get(ctx, t.ID)
+		return nil
 	case answer == nil && state.Ended(t.Checkpoint.GetStatus()):
-		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
 			"the task has ended; start a new one")
 	case answer != nil:
-		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 			"%s already has another answer; the task lists its open waits", waitID)
 	}
-	return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_WAIT_NOT_OPEN,
 		"%s is not open; the task lists its open waits", waitID)
 }
 

@@ -74,10 +74,10 @@ func newRig(t testing.TB) *rig {
 	go func() { ran <- r.engine.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ran })
 	conn := grpctest.Serve(t, func(s grpc.ServiceRegistrar) {
-		api.Register(s, api.Deps{Flows: flows,
+		api.NewTasks(api.Deps{Flows: flows,
 			Engine: r.engine, Journal: damagedAgent{store}, Planner: planner, Pool: pool, Log: log,
 			Limits: &storagev1.Limits{MaxSteps: 3, MaxFailedSteps: 3, MaxAttempts: 3},
-		})
+		}).Register(s)
 	}, serve.Options{Log: log})
 	r.tasks, r.agents = executorv1.NewExecutorServiceClient(conn), executorv1.NewAgentServiceClient(conn)
 	return r

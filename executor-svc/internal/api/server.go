@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -22,6 +23,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
 )
 
 // Deps are what the handlers use.
@@ -30,6 +32,8 @@ type Deps struct {
 	Journal journal.Journal
 	Planner plannerv1.PlannerServiceClient
 	Pool    mcppoolv1.McpPoolServiceClient
+	// Hub passes the events of topics to their watchers; Journal reports posts to it.
+	Hub *topic.Hub
 	// Flows by name.
 	Flows map[string]flow.Flow
 	// Limits are the limits of tasks whose agent sets none.
@@ -72,11 +76,11 @@ var (
 	_ executorv1.AgentServiceServer    = (*Agents)(nil)
 )
 
-// Register adds both services to a server.
-func Register(r grpc.ServiceRegistrar, d Deps) {
-	tasks := NewTasks(d)
-	executorv1.RegisterExecutorServiceServer(r, tasks)
-	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: d, check: tasks.check})
+// Register adds the services to a server.
+func (s *Tasks) Register(r grpc.ServiceRegistrar) {
+	executorv1.RegisterExecutorServiceServer(r, s)
+	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: s.Deps, check: s.check})
+	conversationv1.RegisterTopicServiceServer(r, &Topics{Deps: s.Deps, tasks: s})
 }
 
 // NewTasks returns the implementation of ExecutorService.

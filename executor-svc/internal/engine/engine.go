@@ -25,8 +25,6 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long ended tasks are kept; 0: for ever.
 	Retention time.Duration
-	// WatchBytes bounds the bytes of events that watchers hold (default 64 MiB).
-	WatchBytes int64
 }
 
 const (
@@ -42,7 +40,9 @@ type Deps struct {
 	Runner  *runner.Runner
 	// Flows by name.
 	Flows map[string]flow.Flow
-	Log   *slog.Logger
+	// Watching bounds the bytes of events that watchers hold; nil: 64 MiB.
+	Watching *serve.Budget
+	Log      *slog.Logger
 }
 
 // Engine runs tasks.
@@ -76,11 +76,13 @@ func New(cfg Config, deps Deps) *Engine {
 	cfg.MaxRunning = cmp.Or(cfg.MaxRunning, 30)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 8*time.Second)
 	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
-	cfg.WatchBytes = cmp.Or(cfg.WatchBytes, 64<<20)
+	if deps.Watching == nil {
+		deps.Watching = serve.NewBudget("watch", 64<<20)
+	}
 	e := &Engine{
 		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
-		watching: serve.NewBudget("watch", cfg.WatchBytes), reading: make(chan struct{}, maxReading),
+		watching: deps.Watching, reading: make(chan struct{}, maxReading),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e

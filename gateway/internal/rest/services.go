@@ -4,6 +4,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	identityv1 "pawl.dev/proto/gen/pawl/identity/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -28,6 +29,7 @@ func (c Conns) services() []service {
 	return []service{
 		{executorv1.File_pawl_executor_v1_executor_service_proto.Services().ByName("ExecutorService"), c.Executor},
 		{executorv1.File_pawl_executor_v1_agent_service_proto.Services().ByName("AgentService"), c.Executor},
+		{conversationv1.File_pawl_conversation_v1_topic_service_proto.Services().ByName("TopicService"), c.Executor},
 		{mcppoolv1.File_pawl_mcppool_v1_mcppool_proto.Services().ByName("McpPoolService"), c.Pool},
 		{identityv1.File_pawl_identity_v1_identity_proto.Services().ByName("IdentityService"), c.Executor},
 		{plannerv1.File_pawl_planner_v1_planner_proto.Services().ByName("PlannerService"), c.Planner},

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
@@ -35,11 +36,13 @@ type summary struct {
 
 // update updates the summary with a message.
 func (s *summary) update(m proto.Message) {
+	if seq := eventSeq(m); seq > 0 {
+		s.LastSeq = seq
+	}
 	e, ok := m.(*executorv1.ExecutorEvent)
 	if !ok {
 		return
 	}
-	s.LastSeq = e.GetSeq()
 	if status := e.GetFlow().GetExecutorStatus(); status != executorv1.ExecutorStatus_EXECUTOR_STATUS_UNSPECIFIED {
 		s.Status = status.String()
 	}
@@ -85,18 +88,23 @@ func event(id uint64, name string, data []byte) []byte {
 
 // eventSeq returns the seq of a message, or 0.
 func eventSeq(m proto.Message) uint64 {
-	if e, ok := m.(*executorv1.ExecutorEvent); ok {
+	switch e := m.(type) {
+	case *executorv1.ExecutorEvent:
+		return e.GetSeq()
+	case *conversationv1.TopicEvent:
 		return e.GetSeq()
 	}
 	return 0
 }
 
-// eventName returns the SSE event name of a message: the type of a task event, without prefix and in lower case, or the name of the field that is
+// eventName returns the SSE event name of a message: the type of a task's or a topic's event, without prefix and in lower case, or the name of the field that is
 // set in an event of a tool call.
 func eventName(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:
 		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "EVENT_TYPE_"))
+	case *conversationv1.TopicEvent:
+		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "TOPIC_EVENT_TYPE_"))
 	case *mcppoolv1.CallToolResponse, *mcppoolv1.AttachCallResponse:
 		r := m.ProtoReflect()
 		if fd := r.WhichOneof(r.Descriptor().Oneofs().ByName("event")); fd != nil {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
 
@@ -201,6 +202,8 @@ func resume(header http.Header, in proto.Message) (bool, error) {
 	case *executorv1.WatchTaskRequest:
 		in.AfterSeq = seq
 	case *executorv1.RunTaskRequest:
+		in.AfterSeq = seq
+	case *conversationv1.WatchTopicRequest:
 		in.AfterSeq = seq
 	default:
 		return false, nil // events of this stream have no numbers

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
+)
+
+// chatFlow is the flow of the tasks by which agents answer messages.
+const chatFlow = "chat"
+
+var _ topic.Tasks = (*Tasks)(nil)
+
+// openStatuses are the statuses of tasks that have not ended.
+var openStatuses = []executorv1.ExecutorStatus{
+	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING,
+}
+
+// CreateChat implements topic.Tasks. The task belongs to the user who added the agent. A person's message counts as a request of that user; the messages of
+// agents are bounded by their number.
+func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.TopicMessage) (string, error) {
+	owner := identity.Principal{Sub: c.Agent.GetAddedBy()}
+	req := &executorv1.CreateTaskRequest{
+		AgentId: c.Agent.GetAgentId(), ConversationId: c.Chat.GetTopicId(), Goal: m.GetText(),
+		RequestId: fmt.Sprintf("topic/%s/%d/%s", c.Chat.GetTopicId(), m.Seq, c.Agent.GetName()),
+	}
+	switch t, err := s.Journal.FindRequest(ctx, owner.Sub, req.GetRequestId()); {
+	case err == nil:
+		return t.ID, nil
+	case !errors.Is(err, journal.ErrNotFound):
+		return "", apiError(err, nil)
+	}
+	agent, err := s.agent(ctx, owner.Sub, req.GetAgentId())
+	if err != nil {
+		return "", err
+	}
+	settings, _ := topic.ParseSettings(m.GetExtJson()) // as for Considerers
+	req.McpIds = settings.Servers
+	for _, name := range settings.Models(agent.GetModel()) {
+		if _, err := s.check.model(ctx, owner.Sub, name); err == nil {
+			req.Model = name
+			break
+		}
+	}
+	if _, err := checkFlow(s.Flows, chatFlow); err != nil {
+		return "", err
+	}
+	head := s.head(ctx, owner, req, agent)
+	head.Flow, head.Chat = chatFlow, proto.CloneOf(c.Chat)
+	head.Chat.Phases = c.Chat.GetPhases() || settings.Phases == nil && agent.GetChatOptions().GetPhases()
+	if err := s.check.task(ctx, head, req.GetMcpIds()); err != nil {
+		return "", err
+	}
+	if head.RequestHash, err = requestHash(&executorv1.CreateTaskRequest{RequestId: req.GetRequestId()}); err != nil {
+		return "", err
+	}
+	n := s.newTask(head)
+	if m.GetFromAgent() {
+		n.Admission.Requests = 0
+	}
+	id, err := s.Engine.Create(ctx, n)
+	return id, apiError(err, nil)
+}
+
+// CancelChat implements topic.Tasks.
+func (s *Tasks) CancelChat(ctx context.Context, id, reason string) error {
+	err := s.Engine.Send(ctx, id, &storagev1.Command{Kind: &storagev1.Command_Cancel{Cancel: &storagev1.Cancel{Reason: reason}}})
+	if errors.Is(err, journal.ErrNotFound) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+		return nil
+	}
+	return apiError(err, nil)
+}
+
+// cancelChats cancels the tasks of a topic that match and have not ended. owners are the users to whom they may belong. It returns the tasks' ids.
+func (s *Tasks) cancelChats(ctx context.Context, topicID string, owners []string, match func(*storagev1.Chat) bool, reason string) (ids []string, err error) {
+	for _, owner := range owners {
+		q := journal.Query{User: owner, ConversationID: topicID, Limit: 100, Statuses: openStatuses}
+		for more := true; more; {
+			page, err := s.Journal.List(ctx, q)
+			if err != nil {
+				return ids, apiError(err, nil)
+			}
+			for _, t := range page.Tasks {
+				q.Before = t.ID
+				if !match(t.Head.GetChat()) {
+					continue
+				}
+				if err := s.CancelChat(ctx, t.ID, reason); err != nil {
+					return ids, err
+				}
+				ids = append(ids, t.ID)
+			}
+			more = page.More
+		}
+	}
+	return ids, nil
+}
+
+// answerable loads a task that the caller may resume: one of the caller's own, or one that answers a message of a topic in which the caller may post.
+func (s *Tasks) answerable(ctx context.Context, id string) (t *journal.Task, own bool, err error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	t, err = s.Journal.Load(ctx, id)
+	if err != nil {
+		return nil, false, apiError(err, taskNotFound(id))
+	}
+	if t.Head.GetUserSub() == who.Sub {
+		return t, true, nil
+	}
+	p, err := s.participant(ctx, t.Head.GetChat(), who.Sub)
+	if err == nil && !mayPost(p) {
+		err = taskNotFound(id)
+	}
+	return t, false, err
+}
+
+// participant returns a user's participant of the topic of a chat; nil if there is none.
+func (s *Tasks) participant(ctx context.Context, c *storagev1.Chat, user string) (*storagev1.Participant, error) {
+	if c == nil {
+		return nil, nil
+	}
+	t, err := s.Journal.Topic(ctx, c.GetTopicId())
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, apiError(err, nil)
+	}
+	return person(t.Topic, user), nil
+}
+
+// recordAnswer posts to the topic of a task who answered a wait.
+func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string) error {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := s.participant(ctx, t.Head.GetChat(), who.Sub)
+	if err != nil || p == nil {
+		return err
+	}
+	_, _, err = s.Journal.Post(ctx, journal.Post{TopicID: t.Head.GetChat().GetTopicId(), Now: time.Now(), Facts: []*storagev1.TopicFact{{
+		Kind: &storagev1.TopicFact_Message{Message: &storagev1.TopicMessage{
+			Id: "answer/" + t.ID + "/" + waitID, Sender: p.GetName(), AnsweredWaitId: waitID,
+		}},
+	}}, Answers: t.Head.GetChat().GetMessageSeq()})
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil // the topic was deleted
+	}
+	return apiError(err, nil)
+}

@@ -1,0 +1,332 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
+	"pawl.dev/services/inproc"
+	"pawl.dev/services/page"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
+	"pawl.dev/executor-svc/internal/view"
+)
+
+// Topics implements TopicService.
+type Topics struct {
+	conversationv1.UnsafeTopicServiceServer
+	Deps
+	tasks *Tasks
+}
+
+var _ conversationv1.TopicServiceServer = (*Topics)(nil)
+
+// visit is a request of a participant.
+type visit struct {
+	who   identity.Principal
+	topic *journal.Topic
+	me    *storagev1.Participant
+}
+
+// enter loads a topic in which the caller participates. For all others, it does not exist.
+func (s *Topics) enter(ctx context.Context, id string) (*visit, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if uuid.Validate(id) != nil {
+		return nil, topicNotFound(id)
+	}
+	t, err := s.Journal.Topic(ctx, id)
+	if err != nil {
+		return nil, apiError(err, topicNotFound(id))
+	}
+	me := person(t.Topic, who.Sub)
+	if me == nil {
+		return nil, topicNotFound(id)
+	}
+	return &visit{who: who, topic: t, me: me}, nil
+}
+
+// enterToPost is enter for participants who may post.
+func (s *Topics) enterToPost(ctx context.Context, id string) (*visit, error) {
+	v, err := s.enter(ctx, id)
+	if err == nil && !mayPost(v.me) {
+		err = errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "you may only read this topic; ask one of its owners to make you a member")
+	}
+	return v, err
+}
+
+func mayPost(p *storagev1.Participant) bool {
+	return p.GetRole() == conversationv1.Role_ROLE_OWNER || p.GetRole() == conversationv1.Role_ROLE_MEMBER
+}
+
+func (v *visit) checkOwner() error {
+	if v.me.GetRole() == conversationv1.Role_ROLE_OWNER {
+		return nil
+	}
+	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "only owners of the topic may do that; ask one of them")
+}
+
+func (v *visit) checkOpen() error {
+	if v.topic.GetArchived() {
+		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOPIC_ARCHIVED,
+			"the topic is archived; an owner can end that by an update with archived: false")
+	}
+	return nil
+}
+
+func topicNotFound(id string) error {
+	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND,
+		"there is no topic %s in which you participate; list yours with `pawl topics` or GET /v1/topics", id)
+}
+
+// CreateTopic implements TopicService.
+func (s *Topics) CreateTopic(ctx context.Context, req *conversationv1.CreateTopicRequest) (*conversationv1.Topic, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := requestHash(req)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	t := &storagev1.Topic{
+		DisplayName: req.GetTopic().GetDisplayName(), Description: req.GetTopic().GetDescription(), Archived: req.GetTopic().GetArchived(),
+		Rev: 1, CreateTime: now.UnixNano(), UserSub: who.Sub, RequestId: req.GetRequestId(), RequestHash: hash,
+	}
+	ps, err := s.firstParticipants(ctx, t, who, req.GetParticipants(), now)
+	if err != nil {
+		return nil, err
+	}
+	facts := append([]*storagev1.TopicFact{settingsChanged(t, t.GetParticipants()[0])}, ps...)
+	id, _, err := s.Journal.CreateTopic(ctx, uuid.Must(uuid.NewV7()).String(), t, facts)
+	if err != nil {
+		return nil, apiError(err, nil)
+	}
+	return s.GetTopic(ctx, &conversationv1.GetTopicRequest{Id: id})
+}
+
+// GetTopic implements TopicService.
+func (s *Topics) GetTopic(ctx context.Context, req *conversationv1.GetTopicRequest) (*conversationv1.Topic, error) {
+	v, err := s.enter(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	return view.Topic(v.topic), nil
+}
+
+// ListTopics implements TopicService.
+func (s *Topics) ListTopics(ctx context.Context, req *conversationv1.ListTopicsRequest) (*conversationv1.ListTopicsResponse, error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	q := journal.TopicQuery{User: who.Sub, Archived: req.GetIncludeArchived(), AgentID: req.GetAgentId(), Limit: int(cmp.Or(req.GetPageSize(), 50))}
+	scope := "topics/" + who.Sub + "/" + q.AgentID + "/" + strconv.FormatBool(q.Archived)
+	from, err := page.Decode(scope, req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	q.From = string(from)
+	found, err := s.Journal.ListTopics(ctx, q)
+	if errors.Is(err, journal.ErrInvalid) {
+		return nil, badToken()
+	}
+	if err != nil {
+		return nil, apiError(err, nil)
+	}
+	out := &conversationv1.ListTopicsResponse{}
+	for _, t := range found.Topics {
+		out.Topics = append(out.Topics, view.Topic(t))
+	}
+	if found.Next != "" {
+		out.NextPageToken = page.Encode(scope, []byte(found.Next))
+	}
+	return out, nil
+}
+
+// UpdateTopic implements TopicService.
+func (s *Topics) UpdateTopic(ctx context.Context, req *conversationv1.UpdateTopicRequest) (*conversationv1.Topic, error) {
+	fields := req.GetUpdateMask().GetPaths()
+	for _, f := range fields {
+		if topicFields := (&conversationv1.Topic{}).ProtoReflect().Descriptor().Fields(); f != "*" && topicFields.ByTextName(f) == nil {
+			return nil, invalidField("update_mask", strconv.Quote(f)+" is not a field of a topic",
+				"update_mask names %q, which is not a field of a topic; name display_name, description or archived", f)
+		}
+	}
+	in := req.GetTopic()
+	names := func(field string, set bool) bool {
+		return slices.Contains(fields, field) || slices.Contains(fields, "*") || len(fields) == 0 && set
+	}
+	return s.change(ctx, in.GetId(), func(v *visit, next *storagev1.Topic) ([]*storagev1.TopicFact, error) {
+		if err := v.checkOwner(); err != nil {
+			return nil, err
+		}
+		if in.GetEtag() != "" && in.GetEtag() != view.Topic(v.topic).GetEtag() {
+			return nil, apiError(journal.ErrStale, nil)
+		}
+		if names("display_name", in.GetDisplayName() != "") {
+			next.DisplayName = in.GetDisplayName()
+		}
+		if names("description", in.GetDescription() != "") {
+			next.Description = in.GetDescription()
+		}
+		if names("archived", in.GetArchived()) {
+			next.Archived = in.GetArchived()
+		}
+		if proto.Equal(next, v.topic.Topic) {
+			return nil, nil
+		}
+		return []*storagev1.TopicFact{settingsChanged(next, v.me)}, nil
+	})
+}
+
+// ArchiveTopic implements TopicService.
+func (s *Topics) ArchiveTopic(ctx context.Context, req *conversationv1.ArchiveTopicRequest) (*conversationv1.Topic, error) {
+	return s.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{Topic: &conversationv1.Topic{Id: req.GetId(), Archived: true}})
+}
+
+func settingsChanged(t *storagev1.Topic, by *storagev1.Participant) *storagev1.TopicFact {
+	return &storagev1.TopicFact{Kind: &storagev1.TopicFact_TopicUpdated{TopicUpdated: &storagev1.TopicUpdated{
+		DisplayName: t.GetDisplayName(), Description: t.GetDescription(), Archived: t.GetArchived(), By: by.GetName(),
+	}}}
+}
+
+// change applies an edit to a copy of a topic's settings, and stores the copy with the facts about the change. Without facts it stores nothing. If another
+// change came first, it applies the edit again.
+func (s *Topics) change(ctx context.Context, id string, edit func(v *visit, next *storagev1.Topic) ([]*storagev1.TopicFact, error)) (*conversationv1.Topic, error) {
+	for {
+		v, err := s.enter(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		next := proto.CloneOf(v.topic.Topic)
+		facts, err := edit(v, next)
+		if err != nil {
+			return nil, err
+		}
+		if len(facts) == 0 {
+			return view.Topic(v.topic), nil
+		}
+		next.Rev++
+		err = s.Journal.UpdateTopic(ctx, id, next, time.Now(), facts)
+		if errors.Is(err, journal.ErrStale) {
+			continue
+		}
+		if err != nil {
+			return nil, apiError(err, topicNotFound(id))
+		}
+		t, err := s.Journal.Topic(ctx, id)
+		if err != nil {
+			return nil, apiError(err, topicNotFound(id))
+		}
+		return view.Topic(t), nil
+	}
+}
+
+// WatchTopic implements TopicService.
+func (s *Topics) WatchTopic(req *conversationv1.WatchTopicRequest, stream grpc.ServerStreamingServer[conversationv1.TopicEvent]) error {
+	ctx := stream.Context()
+	v, err := s.enter(ctx, req.GetTopicId())
+	if err != nil {
+		return err
+	}
+	if last := v.topic.State.GetLastSeq(); req.GetAfterSeq() > last {
+		return invalidField("after_seq", "beyond the newest event",
+			"after_seq is %d, but the topic's newest event is %d; watch from a seq that you received", req.GetAfterSeq(), last)
+	}
+	inproc.Share(ctx) // events are never changed, so all watchers can receive the same messages
+	watch := topic.Watch{TopicID: v.topic.ID, UserSub: v.who.Sub, After: req.GetAfterSeq(), NoFollow: req.GetNoFollow()}
+	return apiError(s.Hub.Watch(ctx, watch, stream.Send), topicNotFound(req.GetTopicId()))
+}
+
+// InterruptAgent implements TopicService.
+func (s *Topics) InterruptAgent(ctx context.Context, req *conversationv1.InterruptAgentRequest) (*conversationv1.InterruptAgentResponse, error) {
+	v, err := s.enterToPost(ctx, req.GetTopicId())
+	if err != nil {
+		return nil, err
+	}
+	agent := named(v.topic.Topic, req.GetName())
+	switch {
+	case agent == nil:
+		return nil, participantNotFound(req.GetName())
+	case agent.GetAgentId() == "":
+		return nil, invalidField("name", "not an agent", "%q is a person; name one of the topic's agents", req.GetName())
+	}
+	reason := "interrupted by " + v.me.GetName()
+	if req.GetReason() != "" {
+		reason += ": " + req.GetReason()
+	}
+	ids, err := s.tasks.cancelChats(ctx, v.topic.ID, []string{agent.GetAddedBy()}, func(c *storagev1.Chat) bool { return c.GetAgent() == agent.GetName() }, reason)
+	return &conversationv1.InterruptAgentResponse{TaskIds: ids}, err
+}
+
+// RollbackTopic implements TopicService.
+func (s *Topics) RollbackTopic(ctx context.Context, req *conversationv1.RollbackTopicRequest) (*conversationv1.RollbackTopicResponse, error) {
+	v, err := s.enterToPost(ctx, req.GetTopicId())
+	if err == nil {
+		err = v.checkOpen()
+	}
+	if err != nil {
+		return nil, err
+	}
+	back := &storagev1.RolledBack{ToMessageId: req.GetToMessageId(), By: v.me.GetName()}
+	if req.GetToMessageId() != "" {
+		m, err := s.message(ctx, v.topic.ID, req.GetToMessageId())
+		if err != nil {
+			return nil, err
+		}
+		if m.RolledBack {
+			return nil, invalidField("to_message_id", "was rolled back", "the message %q was rolled back itself; name an earlier one that still counts", req.GetToMessageId())
+		}
+		back.ToSeq = m.Seq
+	}
+	seq, _, err := s.Journal.Post(ctx, journal.Post{TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{
+		Kind: &storagev1.TopicFact_RolledBack{RolledBack: back},
+	}}})
+	if err != nil {
+		return nil, apiError(err, topicNotFound(v.topic.ID))
+	}
+	out := &conversationv1.RollbackTopicResponse{}
+	if out.MessageCount, err = s.countMessages(ctx, v.topic, back.GetToSeq(), seq); err != nil {
+		return nil, err
+	}
+	started := func(c *storagev1.Chat) bool { return c.GetMessageSeq() > back.GetToSeq() && c.GetMessageSeq() < seq }
+	out.CancelledTaskIds, err = s.tasks.cancelChats(ctx, v.topic.ID, agentOwners(v.topic.Topic), started, "the message was rolled back by "+v.me.GetName())
+	return out, err
+}
+
+// countMessages returns how many messages there are between two seqs that had not been rolled back before.
+func (s *Topics) countMessages(ctx context.Context, before *journal.Topic, from, to uint64) (n uint32, err error) {
+	q := journal.MessageQuery{TopicID: before.ID, From: from, OldestFirst: true, RolledBack: true, Limit: 1000, MaxBytes: pageBytes}
+	for {
+		found, err := s.Journal.Messages(ctx, q)
+		if err != nil {
+			return 0, apiError(err, topicNotFound(before.ID))
+		}
+		for _, m := range found.Messages {
+			if q.From = m.Seq; m.Seq < to && !before.RolledBack(m.Seq) {
+				n++
+			}
+		}
+		if !found.More || q.From >= to {
+			return n, nil
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package topic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"pawl.dev/services/errs"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Tasks creates and cancels the tasks of agents.
+type Tasks interface {
+	// CreateChat creates the task by which an agent considers a message, and returns its id; if the task exists already, only that. If the task cannot be
+	// created, the error's message says why and what to do.
+	CreateChat(ctx context.Context, c Considerer, m *journal.TopicMessage) (taskID string, err error)
+	// CancelChat cancels a task of CreateChat; if it has ended, it does nothing.
+	CancelChat(ctx context.Context, taskID, reason string) error
+}
+
+// Dispatcher moves messages from the outbox to agents: it creates a task for each agent that considers a message. It repeats what failed or was cut off; the
+// tasks' request ids make that harmless.
+type Dispatcher struct {
+	Journal journal.Journal // wrapped by Hub.Wrap
+	Hub     *Hub
+	Tasks   Tasks
+	Log     *slog.Logger
+}
+
+const (
+	// dispatchBatch bounds the messages that are read at once, and dispatchers how many topics are worked on at once.
+	dispatchBatch = 256
+	dispatchers   = 16
+	// firstPause and lastPause bound the backoff between attempts while the journal fails.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// Run dispatches messages until ctx is done.
+func (d *Dispatcher) Run(ctx context.Context) {
+	for pause := firstPause; ; {
+		err := d.dispatchAll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		var retry <-chan time.Time
+		if err != nil {
+			d.Log.Error("messages could not be dispatched to agents; retrying", "error", err, "pause", pause)
+			retry = time.After(pause)
+			pause = min(2*pause, lastPause)
+		} else {
+			pause = firstPause
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.Hub.outbox:
+		case <-retry:
+		}
+	}
+}
+
+// dispatchAll dispatches all messages in the outbox. It leaves those that fail, and the later ones of their topics, and returns an error then.
+func (d *Dispatcher) dispatchAll(ctx context.Context) (err error) {
+	failed := map[string]bool{}
+	for after := uint64(0); ; {
+		batch, readErr := d.Journal.Outbox(ctx, after, dispatchBatch)
+		if readErr != nil || len(batch) == 0 {
+			return cmp.Or(readErr, err)
+		}
+		after = batch[len(batch)-1].No
+		done, batchErr := d.dispatchBatch(ctx, batch, failed)
+		err = cmp.Or(err, batchErr)
+		if len(done) > 0 {
+			err = cmp.Or(err, d.Journal.Dispatched(ctx, done))
+		}
+	}
+}
+
+// dispatchBatch dispatches messages, those of one topic in their order, and returns the numbers of those that are done. It skips and extends the topics that
+// failed.
+func (d *Dispatcher) dispatchBatch(ctx context.Context, batch []journal.Outgoing, failed map[string]bool) (done []uint64, err error) {
+	byTopic := map[string][]journal.Outgoing{}
+	for _, o := range batch {
+		if !failed[o.GetTopicId()] {
+			byTopic[o.GetTopicId()] = append(byTopic[o.GetTopicId()], o)
+		}
+	}
+	var mu sync.Mutex // guards done, err and failed
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, dispatchers)
+	for id, messages := range byTopic {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for _, o := range messages {
+				problem := d.dispatch(ctx, o)
+				mu.Lock()
+				if problem != nil {
+					err, failed[id] = cmp.Or(err, fmt.Errorf("topic %s: %w", id, problem)), true
+					mu.Unlock()
+					return
+				}
+				done = append(done, o.No)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return done, err
+}
+
+// dispatch passes one message to the agents that consider it.
+func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
+	t, m, err := d.load(ctx, o)
+	if err != nil || m == nil {
+		return err
+	}
+	var silent []*storagev1.TopicFact
+	tasks := map[string]string{} // by the agent's name
+	for _, c := range Considerers(t.ID, t.Topic, m) {
+		refused := c.Refused
+		if refused == "" {
+			id, err := d.Tasks.CreateChat(ctx, c, m)
+			if err != nil && !isFinal(err) {
+				return err
+			} else if err != nil {
+				refused = errs.From(err).Message
+			} else {
+				tasks[c.Agent.GetName()] = id
+			}
+		}
+		if refused != "" {
+			silent = append(silent, &storagev1.TopicFact{
+				Agent: c.Agent.GetName(), MessageId: m.GetId(), Kind: &storagev1.TopicFact_AgentSilent{AgentSilent: refused},
+			})
+		}
+	}
+	if len(silent) > 0 {
+		if _, _, err := d.Journal.Post(ctx, journal.Post{TopicID: t.ID, Now: time.Now(), Facts: silent, Answers: m.Seq}); err != nil && !errors.Is(err, journal.ErrNotFound) {
+			return err
+		}
+	}
+	return d.cancelUnwanted(ctx, t.ID, m, tasks)
+}
+
+// load returns the topic and the message of an entry of the outbox; nil if there is nothing to do.
+func (d *Dispatcher) load(ctx context.Context, o journal.Outgoing) (*journal.Topic, *journal.TopicMessage, error) {
+	t, err := d.Journal.Topic(ctx, o.GetTopicId())
+	if err == nil && t.GetArchived() {
+		return nil, nil, nil
+	}
+	var page journal.MessagePage
+	if err == nil {
+		page, err = d.Journal.Messages(ctx, journal.MessageQuery{TopicID: o.GetTopicId(), From: o.GetSeq() - 1, OldestFirst: true, RolledBack: true, Limit: 1})
+	}
+	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(page.Messages) == 0 || page.Messages[0].Seq != o.GetSeq()) {
+		return nil, nil, nil // the topic was deleted
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, &page.Messages[0], nil
+}
+
+// cancelUnwanted cancels tasks whose message was rolled back, or whose agent was removed, while they were created.
+func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *journal.TopicMessage, tasks map[string]string) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	t, err := d.Journal.Topic(ctx, topicID)
+	if err != nil {
+		return err
+	}
+	for agent, id := range tasks {
+		reason := ""
+		switch {
+		case t.RolledBack(m.Seq):
+			reason = "the message was rolled back"
+		case !slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == agent }):
+			reason = "the agent was removed from the topic"
+		default:
+			continue
+		}
+		if err := d.Tasks.CancelChat(ctx, id, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isFinal reports whether an error says that a task can never be created, so that it is no use to try again.
+func isFinal(err error) bool {
+	switch errs.From(err).Code {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
+		return false
+	}
+	return true
+}
