@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -139,6 +141,8 @@ func openFile(dir string, buckets []string) (opened *file, err error) {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("%s is in use by another process; stop that process, or choose another data folder", path)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return nil, fmt.Errorf("opening %s: %w; the folder must be writable", path, err)
 	case err != nil:
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}

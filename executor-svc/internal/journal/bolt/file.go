@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -48,7 +49,7 @@ func openError(path string, err error) error {
 		return fmt.Errorf("opening %s: %w", path, journal.ErrLocked)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("opening %s: this is not a Pawl journal, or %w (%w); move the file away, or restore it from a backup", path, journal.ErrDamaged, err)
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("opening %s: %w; the folder must be writable", path, err)
 	}
 	return fmt.Errorf("opening the journal %s: %w", path, err)
