@@ -132,7 +132,7 @@ func TestHostileServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			besides(t, s, func(t *testing.T, ann client) {
-				if tt.server == mcptest.Hostile {
+				if tt.server == mcptest.Hostile || tt.server == mcptest.WrongID { // connected, so that a short timeout is the call's
 					listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: tt.server})
 				}
 				req := &mcppoolv1.CallToolRequest{McpId: tt.server, Name: tt.tool, InputJson: tt.input}

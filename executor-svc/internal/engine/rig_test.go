@@ -313,13 +313,18 @@ func (r *rig) inbox(id string) []journal.Command {
 	return in
 }
 
-// await watches a task until it has one of these statuses.
+// await watches a task until it has one of these statuses. It gives up if no event comes for a while; a long task on a busy machine takes longer.
 func (r *rig) await(id string, want ...executorv1.ExecutorStatus) executorv1.ExecutorStatus {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	timer := time.AfterFunc(patience, cancel)
+	defer timer.Stop()
 	stands := func(s executorv1.ExecutorStatus) bool { return slices.Contains(want, s) }
-	err := r.e.Watch(ctx, id, 0, stands, func(*executorv1.ExecutorEvent) error { return nil })
+	err := r.e.Watch(ctx, id, 0, stands, func(*executorv1.ExecutorEvent) error {
+		timer.Reset(patience)
+		return nil
+	})
 	got := r.task(id).Checkpoint.GetStatus()
 	if err != nil || !stands(got) {
 		r.t.Fatalf("task %s is %s, want %v: %v; %v", id, got, want, err, r.types(id))
