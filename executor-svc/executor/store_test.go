@@ -95,7 +95,7 @@ func TestJournalOfSchema5(t *testing.T) {
 	wantOutputs(t, r.events(second.GetId()), own, known, known)
 	wantSound := func(tasks int64) {
 		r.stop()
-		if i, err := executor.StoreInfo(r.dir); err != nil || i.GetTasks()["SUCCESS"] != tasks || i.GetPayloads() != tasks || i.GetSchema() != 6 {
+		if i, err := executor.StoreInfo(r.dir); err != nil || i.GetTasks()["SUCCESS"] != tasks || i.GetPayloads() != tasks || i.GetSchema() <= 5 {
 			t.Errorf("%v, %v", i, err)
 		}
 		if p, err := executor.CheckStore(r.dir); err != nil || len(p) != 0 {
