@@ -50,7 +50,7 @@ func Progress(ctx context.Context, done, total float64, message string) {
 
 // Log sends a log message to the followers of a call. ctx is that of Func.Call; level is one of MCP's: debug, info, warning, error ….
 func Log(ctx context.Context, level, message string) {
-	data := string(strictjson.AppendQuote(nil, mcp.Cut(message)))
+	data := strictjson.Quote(mcp.Cut(message))
 	mcp.Notify(ctx, mcp.Notification{Log: &mcp.Log{Level: level, Data: data}})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -142,11 +143,49 @@ func TestContentAndQuote(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": `""`, "plain ~": `"plain ~"`, "a<b>&\"\n字": `"a<b>&\"\n字"`, `\`: `"\\"`, "\x1f": `"\u001f"`, "\u2028": `"\u2028"`, "\xff": `"\ufffd"`,
+		"": `""`, "plain ~": `"plain ~"`, "a<b>&\"\n字": `"a<b>&\"\n字"`, `\`: `"\\"`, "\x1f": `"\u001f"`, "\u2028": "\"\u2028\"", "\xff": "\"\ufffd\"", "\b\t\r": `"\b\t\r"`,
 	} {
 		if got := strictjson.Quote(text); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", text, got, want)
 		}
+	}
+}
+
+// Escapes are read as encoding/json reads them.
+func TestUnquote(t *testing.T) {
+	for _, raw := range []string{`""`, `"a"`, `"\\\"\/\b\f\n\r\t"`, `"字\u5b57"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83d\u0041"`, `"\ud83d\n"`, "\"\\n\xff\xfe\""} {
+		var want string
+		if err := json.Unmarshal([]byte(raw), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := strictjson.UnquoteString([]byte(raw)); got != want {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+		if got := strictjson.Unquote(raw); got != want {
+			t.Errorf("%s: %q, want %q", raw, got, want)
+		}
+	}
+}
+
+// A large text is read and written with one allocation of about its size.
+func TestLargeStringsAreCopiedOnce(t *testing.T) {
+	text := strings.Repeat("a \"line\"\tof 字\r\n", 1<<16)
+	quoted := strictjson.Quote(text)
+	raw := []byte(quoted)
+	var read, written string
+	for name, do := range map[string]func(){
+		"reading": func() { read = strictjson.UnquoteString(raw) }, "writing": func() { written = strictjson.Quote(text) },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		do()
+		runtime.ReadMemStats(&after)
+		if used := int(after.TotalAlloc - before.TotalAlloc); used > len(raw)*9/8 {
+			t.Errorf("%s %d bytes allocates %d", name, len(raw), used)
+		}
+	}
+	if read != text || written != quoted || !json.Valid(raw) {
+		t.Error("the text has changed")
 	}
 }
 

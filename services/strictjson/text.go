@@ -1,9 +1,13 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Content returns the value of a JSON string, and the trimmed text of any other JSON value.
@@ -24,26 +28,57 @@ func Unquote[T Text](raw T) T {
 	if indexByte(inner, '\\') < 0 {
 		return inner
 	}
-	var s string
-	if err := json.Unmarshal([]byte(raw), &s); err != nil {
-		return inner
-	}
-	return T(s)
+	return T(unescape(raw))
 }
 
-// Quote writes a string as JSON in one line. Characters that matter only to HTML are not escaped.
-func Quote(s string) string { return string(AppendQuote(nil, s)) }
+// UnquoteString is Unquote that always returns a copy, as a string.
+func UnquoteString(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(Unquote(raw))
+	}
+	return unescape(raw)
+}
 
-// AppendQuote appends a string as Quote writes it. Invalid UTF-8 is replaced.
-func AppendQuote(to []byte, s string) []byte {
-	if isPlain(s) {
-		return append(append(append(to, '"'), s...), '"')
+// unescape returns the value of a JSON string literal. It allocates no more than the literal's size, because some are large.
+func unescape[T Text](raw T) string {
+	value, _ := jsontext.AppendUnquote(make([]byte, 0, len(raw)), raw) // the error reports invalid UTF-8, which is replaced
+	return unsafe.String(unsafe.SliceData(value), len(value))          //nolint:gosec // value is not used again
+}
+
+// Quote writes a string as JSON in one line. Characters that matter only to HTML are not escaped. Invalid UTF-8 is replaced.
+func Quote(s string) string {
+	var b strings.Builder
+	b.Grow(QuotedSize(s))
+	WriteQuoted(&b, s)
+	return b.String()
+}
+
+// quotedPiece is how many bytes of a string WriteQuoted converts at once.
+const quotedPiece = 32 << 10
+
+// WriteQuoted writes a string as Quote does, in pieces, so that a large string is not copied once more.
+func WriteQuoted(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	var quoted []byte
+	for len(s) > 0 {
+		n := min(len(s), quotedPiece)
+		for n < len(s) && !utf8.RuneStart(s[n]) {
+			n++ // invalid UTF-8 may have no further beginning of a character
+		}
+		quoted, _ = jsontext.AppendQuote(quoted[:0], s[:n]) // the error reports invalid UTF-8, which is replaced
+		b.Write(quoted[1 : len(quoted)-1])
+		s = s[n:]
 	}
-	text, err := Marshal(s)
-	if err != nil {
-		text = `""` // never: every string can be written as JSON
+	b.WriteByte('"')
+}
+
+// QuotedSize returns the size of a string as JSON. It is exact unless the string has rare control characters or invalid UTF-8.
+func QuotedSize(s string) int {
+	n := len(s) + len(`""`)
+	for _, escaped := range []string{`"`, `\`, "\n", "\t", "\r"} {
+		n += strings.Count(s, escaped)
 	}
-	return append(to, text...)
+	return n
 }
 
 // Marshal writes a value as JSON in one line. Characters that matter only to HTML are not escaped.
@@ -55,16 +90,6 @@ func Marshal(v any) (string, error) {
 		return "", err
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
-}
-
-// isPlain reports whether a string is ASCII and needs no escapes.
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // Array returns a JSON array of JSON texts.

@@ -84,7 +84,7 @@ func (o *owner) store(b *batch) bool {
 	}
 	o.e.hub.publish(o.id, o.head, t.Checkpoint, t.Record)
 	for _, c := range b.called {
-		o.session.Recorded(c)
+		o.session.Recorded(context.WithoutCancel(o.base), c)
 	}
 	for _, a := range b.results {
 		o.e.reply(a.commandID, a.err)

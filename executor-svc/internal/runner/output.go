@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/strictjson"
 )
 
 // stepOutput is a step's output: the joined text, the structured content and the media.
@@ -23,24 +24,34 @@ type media struct {
 	Data     []byte `json:"data,omitempty"`
 }
 
-// output returns a result as JSON of a stepOutput. Structured content that is not valid JSON is left out.
+// output returns a result as JSON of a stepOutput. Structured content that is not valid JSON is left out. The text is copied only once, because some
+// results are large.
 func output(res *mcppoolv1.CallResult) string {
-	out := stepOutput{Message: text(res), Structured: json.RawMessage(res.GetStructuredJson())}
+	message, structured := text(res), validUTF8(res.GetStructuredJson())
+	if strictjson.Check(structured, strictjson.Rules{}) != nil {
+		structured = ""
+	}
+	var all []media
 	for _, c := range res.GetContent() {
 		if m, ok := mediaOf(c); ok {
-			out.Media = append(out.Media, m)
+			all = append(all, m)
 		}
 	}
 	var b strings.Builder
-	b.Grow(len(out.Message) + len(out.Structured) + 64)
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(out) != nil {
-		out.Structured = nil
-		b.Reset()
-		_ = enc.Encode(out) // text and bytes always encode
+	b.Grow(strictjson.QuotedSize(message) + len(structured) + len(`{"message":,"structured":}`))
+	b.WriteString(`{"message":`)
+	strictjson.WriteQuoted(&b, message)
+	if structured != "" {
+		b.WriteString(`,"structured":`)
+		b.WriteString(strictjson.Compact(structured))
 	}
-	return validUTF8(strings.TrimSuffix(b.String(), "\n"))
+	if len(all) > 0 {
+		raw, _ := strictjson.Marshal(all) // text and bytes always encode
+		b.WriteString(`,"media":`)
+		b.WriteString(validUTF8(raw))
+	}
+	b.WriteByte('}')
+	return b.String()
 }
 
 func mediaOf(c *mcppoolv1.Content) (media, bool) {

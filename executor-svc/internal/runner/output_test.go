@@ -21,7 +21,7 @@ func TestOutput(t *testing.T) {
 		`{"message":"<a> & b"}`:                             {Content: said("<a> & b")},
 		`{"message":"two\nlines"}`:                          {Content: said("two", "lines")},
 		`{"message":"a \"quote\" \\ \u0001 字"}`:             {Content: said("a \"quote\" \\ \x01 字")},
-		`{"message":"\ufffd"}`:                              {Content: said("\xff")},
+		"{\"message\":\"\ufffd\"}":                          {Content: said("\xff")},
 		`{"message":"x","structured":{"n":1.50,"h":"<&>"}}`: {Content: said("x"), StructuredJson: ` { "n" : 1.50, "h" : "<&>" } `},
 		`{"message":"x","structured":null}`:                 {Content: said("x"), StructuredJson: `null`},
 		`{"message":"y"}`:                                   {Content: said("y"), StructuredJson: `{"n":`},

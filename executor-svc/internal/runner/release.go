@@ -18,6 +18,9 @@ import (
 const (
 	// maxAcks is how many acknowledgements one request may carry.
 	maxAcks = 1000
+	// largeOutput is the size from which a result is acknowledged at once. Until then the pool keeps it, and counts it against its budget of large
+	// messages.
+	largeOutput = 256 << 10
 	// releaseTimeout bounds the requests that release a session.
 	releaseTimeout = 5 * time.Second
 	// releaseDelay is how long a released session waits for a call of the same user that can carry its release.
@@ -34,8 +37,15 @@ type ack struct {
 	callID string
 }
 
-// Recorded notes that a call's result is durable. The next call acknowledges the result to the pool, or Leave does.
-func (s *Session) Recorded(c flow.Called) {
+// Recorded notes that a call's result is durable. It acknowledges a large result to the pool; otherwise the next call does, or Leave.
+func (s *Session) Recorded(ctx context.Context, c flow.Called) {
+	s.noteRecorded(c)
+	if len(c.Output)+len(c.Err.GetErrMsg()) >= largeOutput {
+		s.Leave(ctx, false)
+	}
+}
+
+func (s *Session) noteRecorded(c flow.Called) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := ack{callID: flow.CallID(s.id, c.Ordinal, c.Attempt, c.Round)}
@@ -63,8 +73,7 @@ func (s *Session) takeAcks(poolID string) []string {
 	return ids
 }
 
-// Leave ends the session. It acknowledges durable results to the replicas of the MCP pool and, if the task has ended, releases the task's
-// connections. If that fails, the replicas forget the results and close the idle connections after a while.
+// Leave acknowledges durable results to the replicas of the MCP pool and, if the task has ended, releases the task's connections. If that fails, the replicas forget the results and close the idle connections after a while.
 func (s *Session) Leave(ctx context.Context, ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,12 @@ func (p *releasing) CallTools(s callsStream) error {
 	return p.counting.CallTools(&overheard{s, p})
 }
 
+func (p *releasing) AckCall(ctx context.Context, r *mcppoolv1.AckCallRequest) (*mcppoolv1.AckCallResponse, error) {
+	who, err := identity.FromContext(ctx)
+	p.note("request", who.Sub, "", r.GetCallIds())
+	return &mcppoolv1.AckCallResponse{}, err
+}
+
 func (p *releasing) ReleaseSession(ctx context.Context, r *mcppoolv1.ReleaseSessionRequest) (*mcppoolv1.ReleaseSessionResponse, error) {
 	who, err := identity.FromContext(ctx)
 	p.note("request", who.Sub, r.GetSessionId(), r.GetAckCallIds())
@@ -90,7 +97,7 @@ func runTask(ctx context.Context, t *testing.T, r *Runner, id, user string, serv
 		t.Fatal(err)
 	}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
-	s.callTool(ctx, task, 0, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(flow.Called{Ordinal: 1, Attempt: 1}) })
+	s.callTool(ctx, task, 0, st, 1, nil)(ctx, func(flow.Input) { s.Recorded(ctx, flow.Called{Ordinal: 1, Attempt: 1}) })
 	s.Leave(ctx, true)
 }
 
@@ -197,4 +204,18 @@ func TestReleasesAreBounded(t *testing.T) {
 			t.Errorf("%d go with a call, want %d", len(got), maxReleasesPerCall)
 		}
 	})
+}
+
+// Issue 13, results: a large result is acknowledged as soon as it is durable, because the pool keeps it until then.
+func TestLargeResultsAreAcknowledgedAtOnce(t *testing.T) {
+	p, r := releasingRunner(t)
+	s := r.Session("one", 1, &storagev1.TaskHead{UserSub: "ann"}, nil)
+	ctx := s.AsUser(t.Context())
+	s.Recorded(ctx, flow.Called{Ordinal: 1, Attempt: 1, Output: "small"})
+	heardBy(t, p, "after a small result")
+	s.Recorded(ctx, flow.Called{Ordinal: 2, Attempt: 1, Output: strings.Repeat("x", largeOutput)})
+	heardBy(t, p, "after a large result", "request ann ")
+	if want := []string{"one/step-1/1", "one/step-2/1"}; !reflect.DeepEqual(p.acks, want) {
+		t.Errorf("acknowledged %q, want %q", p.acks, want)
+	}
 }

@@ -106,7 +106,7 @@ func readText(key []byte, raw json.RawMessage, to *string) error {
 	case raw[0] != '"':
 		return fmt.Errorf("`%s` cannot be read: it is not a string", key)
 	}
-	*to = clean(string(strictjson.Unquote(raw)))
+	*to = clean(strictjson.UnquoteString(raw))
 	return nil
 }
 

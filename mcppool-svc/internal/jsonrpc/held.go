@@ -11,8 +11,8 @@ import (
 const (
 	// largeMessage is the size from which messages count for the budget.
 	largeMessage = 1 << 20
-	// holdLimit is how long a message may hold a part of the budget, so that neither a server that stops in the middle of a message nor a result
-	// that no client acknowledges keeps other messages from being read for longer.
+	// holdLimit is how long a message may hold a part of the budget until it is read, and then until its result is acknowledged, so that neither a
+	// server that stops in the middle of a message nor a client that acknowledges nothing keeps other messages from being read for longer.
 	holdLimit = 10 * time.Second
 )
 
@@ -35,6 +35,14 @@ func Admit(ctx context.Context, b *serve.Budget, user string, bytes int) *Held {
 	return h
 }
 
+// read notes that the message is read and has so many bytes. A message that nobody receives has none.
+func (h *Held) read(bytes int) {
+	if h != nil {
+		h.expiry.Reset(holdLimit)
+		h.shrink(bytes)
+	}
+}
+
 // Release gives everything back. Further calls do nothing.
 func (h *Held) Release() {
 	if h != nil {
@@ -45,9 +53,7 @@ func (h *Held) Release() {
 
 // shrink gives all but so many bytes back.
 func (h *Held) shrink(to int) {
-	if h != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.holding.Shrink(int64(to))
-	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.holding.Shrink(int64(to))
 }

@@ -101,6 +101,24 @@ func TestGigabyteTakesNoMemory(t *testing.T) {
 	}
 }
 
+// A long line is collected in parts and joined, and its reader may keep it.
+func TestLongLinesAreCopiedTwice(t *testing.T) {
+	const size = 16 << 20
+	line := io.MultiReader(strings.NewReader(`{"id":7,"result":"`), &fill{size}, strings.NewReader("\"}\n{\"id\":8}\n"))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var kept []Message
+	r := NewLineReader(line, maxMessage, func(m Message, _ []byte) { kept = append(kept, m) })
+	_ = r.Read()
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > size*9/4 {
+		t.Errorf("%d MiB were allocated for a line of %d", used>>20, size>>20)
+	}
+	if len(kept) != 2 || !kept[0].Own || kept[1].Own || len(kept[0].Result) != size+2 || bytes.Count(kept[0].Result, []byte("x")) != size {
+		t.Error("the line has changed, or it may not be kept")
+	}
+}
+
 // Whatever a child writes, what passes is whole lines of JSON objects within the limit.
 func FuzzLineReader(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\nx\n{}\n"), 16)

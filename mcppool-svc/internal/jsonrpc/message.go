@@ -31,6 +31,7 @@ type Message struct {
 	Result []byte // raw; nil if none
 	Error  []byte // raw; nil if none
 	Err    error  // why the message cannot be used; nil if it can
+	Own    bool   // the receiver may keep the message's memory
 	Held   *Held  // of a large message that was read from a stream; the receiver releases it
 }
 

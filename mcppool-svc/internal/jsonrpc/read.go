@@ -16,6 +16,8 @@ import (
 const (
 	// keepBuffer is the largest buffer that an idle connection keeps.
 	keepBuffer = 16 << 10
+	// partSize is the size of the parts in which a long line is collected.
+	partSize = 256 << 10
 	// tailSize is how many bytes are kept of the end of a line that is too long.
 	tailSize = 256
 	// SkipFactor bounds how much of a line that is too long is read, in multiples of a message's limit.
@@ -30,66 +32,94 @@ type lines struct {
 	limit   int // bytes of a line that are kept
 	maxRead int // a line that is too long is skipped until read reaches this
 	read    int // bytes read since the owner reset it
-	// maySkip gets the beginning of a line that is too long, and reports whether to skip the rest; nil: always.
+	// maySkip gets the beginning of a line that is too long, and reports whether to skip the rest.
 	maySkip func(beginning []byte) bool
 	// admit waits until a large message of at most so many bytes may be read; nil: at once.
 	admit func(most int) *Held
 
-	buf  []byte // of a line that is longer than src's buffer
-	held *Held  // of the current message
+	// A line that is longer than src's buffer is collected in parts, which are joined at its end: a growing buffer would copy it more often.
+	parts [][]byte // full
+	buf   []byte   // the newest part
+	kept  int      // bytes in all parts
+	held  *Held    // of the current message
 }
 
 func newLines(src io.Reader, limit, maxRead int) *lines {
-	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, maxRead: maxRead}
+	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, maxRead: maxRead, maySkip: func([]byte) bool { return true }}
 }
 
-// next returns a line with its newline, which the last line may lack. If a line is too long, it returns the beginning and the end (tail);
-// otherwise tail is nil. The next call overwrites line.
-func (l *lines) next() (line, tail []byte, err error) {
-	if cap(l.buf) > keepBuffer {
-		l.buf = nil // one large message must not pin its memory
-	}
-	l.buf = l.buf[:0]
+// inputLine is a line that was read.
+type inputLine struct {
+	text []byte // with the newline, which the last line may lack
+	tail []byte // the end of a line that is too long, of which text is the beginning; else nil
+	own  bool   // the reader of the line may keep text; otherwise the next call of next overwrites it
+}
+
+// next returns the next line.
+func (l *lines) next() (inputLine, error) {
+	l.parts, l.buf, l.kept = nil, l.buf[:0], 0
 	var skipStart time.Time
+	var long inputLine // once the line is too long
 	for {
 		part, err := l.src.ReadSlice('\n')
 		l.read += len(part)
-		whole := err == nil && len(l.buf) == 0
-		switch room := l.limit - len(l.buf); {
+		whole := err == nil && l.kept == 0
+		switch room := l.limit - l.kept; {
 		case whole && len(part) <= room:
-			return part, nil, nil // in src's buffer
-		case tail == nil && len(part) <= room:
-			l.keep(part, room)
-		case tail == nil:
-			l.buf = append(l.buf, part[:room]...)
-			if l.maySkip != nil && !l.maySkip(l.buf) {
-				return nil, nil, ErrEndless
+			return inputLine{text: part}, nil // in src's buffer
+		case long.tail == nil && len(part) <= room:
+			l.keep(part)
+		case long.tail == nil:
+			l.keep(part[:room])
+			if long = l.join(); !l.maySkip(long.text) {
+				return inputLine{}, ErrEndless
 			}
-			skipStart, tail = time.Now(), make([]byte, 0, tailSize)
+			skipStart, long.tail = time.Now(), make([]byte, 0, tailSize)
 			fallthrough
 		default:
 			part = part[max(0, len(part)-tailSize):]
-			keep := min(len(tail), tailSize-len(part))
-			tail = append(tail[:copy(tail, tail[len(tail)-keep:])], part...)
+			keep := min(len(long.tail), tailSize-len(part))
+			long.tail = append(long.tail[:copy(long.tail, long.tail[len(long.tail)-keep:])], part...)
 		}
-		switch {
-		case err == nil, errors.Is(err, io.EOF) && len(l.buf) > 0:
-			return l.buf, tail, nil
+		switch ended := err == nil || errors.Is(err, io.EOF) && l.kept > 0; {
+		case ended:
+			if long.tail == nil {
+				long = l.join()
+			}
+			return long, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, nil, err
-		case tail != nil && l.skippedTooMuch(skipStart):
-			return nil, nil, ErrEndless
+			return inputLine{}, err
+		case long.tail != nil && l.skippedTooMuch(skipStart):
+			return inputLine{}, ErrEndless
 		}
 	}
 }
 
-// keep appends a part of a long line to buf, which may grow by room. append alone would copy a large message more often.
-func (l *lines) keep(part []byte, room int) {
-	l.admitLarge(len(l.buf) + len(part))
-	if len(part) > cap(l.buf)-len(l.buf) {
-		l.buf = slices.Grow(l.buf, max(len(part), min(len(l.buf), room)))
+// keep appends a part of a long line.
+func (l *lines) keep(part []byte) {
+	l.admitLarge(l.kept + len(part))
+	l.kept += len(part)
+	for len(part) > 0 {
+		if len(l.buf) == partSize {
+			l.parts, l.buf = append(l.parts, l.buf), make([]byte, 0, partSize)
+		}
+		n := min(len(part), partSize-len(l.buf))
+		l.buf = append(l.buf, part[:n]...)
+		part = part[n:]
 	}
-	l.buf = append(l.buf, part...)
+}
+
+// join returns what keep has collected. The memory of short lines is used again.
+func (l *lines) join() inputLine {
+	if len(l.parts) > 0 {
+		l.buf = bytes.Join(append(l.parts, l.buf), nil)
+		l.parts = nil
+	}
+	text := l.buf
+	if cap(text) > keepBuffer {
+		l.buf = nil
+	}
+	return inputLine{text: text, own: l.buf == nil}
 }
 
 // admitLarge waits before a message grows from less than largeMessage to size. The length of the message is not known yet, so it counts for the
@@ -104,7 +134,7 @@ func (l *lines) admitLarge(size int) {
 func (l *lines) takeHeld(size int) *Held {
 	h := l.held
 	l.held = nil
-	h.shrink(size)
+	h.read(size)
 	return h
 }
 
@@ -141,7 +171,7 @@ type LineReader struct {
 }
 
 // NewLineReader makes a LineReader of messages of at most limit bytes. take gets each message with its text, whose memory is reused after take
-// returns. A response that cannot be used comes without text.
+// returns, unless Message.Own is set. A response that cannot be used comes without text.
 func NewLineReader(src io.Reader, limit int, take func(Message, []byte)) *LineReader {
 	r := &LineReader{lines: newLines(src, limit, SkipFactor*limit), take: take}
 	r.lines.maySkip = r.handleLong
@@ -172,9 +202,9 @@ func (r *LineReader) Read() error {
 	for {
 		r.lines.takeHeld(0).Release()
 		r.lines.read, r.tookLong = 0, false
-		line, tail, err := r.lines.next()
+		read, err := r.lines.next()
 		if err == nil {
-			err = r.handle(bytes.TrimSpace(line), tail)
+			err = r.handle(read)
 		}
 		if err != nil {
 			return err
@@ -182,14 +212,15 @@ func (r *LineReader) Read() error {
 	}
 }
 
-// handle passes a line's message to take, or counts the line as noise. tail is the end of a line that is too long, else nil.
-func (r *LineReader) handle(text, tail []byte) error {
+// handle passes a line's message to take, or counts the line as noise.
+func (r *LineReader) handle(read inputLine) error {
+	text := bytes.TrimSpace(read.text)
 	m := Message{Err: errNoObject}
 	switch {
 	case r.tookLong:
 		return nil
-	case tail != nil:
-		m = r.long.CutOff(tail)
+	case read.tail != nil:
+		m = r.long.CutOff(read.tail)
 	case len(text) > 0 && text[0] == '{':
 		m = ReadMessage(text)
 	}
@@ -197,13 +228,13 @@ func (r *LineReader) handle(text, tail []byte) error {
 	switch {
 	case m.Err == nil:
 		r.noiseInRow = 0
-		m.Held = r.lines.takeHeld(len(text))
+		m.Held, m.Own = r.lines.takeHeld(len(text)), read.own
 		r.take(m, text)
 		return nil
 	case m.Answer && !m.Method && known:
 		r.take(m, nil)
 		return nil
-	case tail != nil && !m.Method:
+	case read.tail != nil && !m.Method:
 		return ErrEndless
 	}
 	r.mu.Lock()
@@ -271,7 +302,7 @@ func (r *EventReader) next() (Event, error) {
 	id := r.LastID
 	r.lines.read = 0
 	for count := 0; ; {
-		line, tail, err := r.lines.next()
+		read, err := r.lines.next()
 		switch {
 		case errors.Is(err, io.EOF) && count > 0:
 			return e, nil // only the empty line at its end is missing
@@ -280,8 +311,8 @@ func (r *EventReader) next() (Event, error) {
 		case r.lines.read > r.lines.maxRead:
 			return Event{}, ErrEndless
 		}
-		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 {
+		text := bytes.TrimRight(read.text, "\r\n")
+		if len(text) == 0 {
 			r.LastID = id
 			if count > 0 {
 				return e, nil
@@ -289,7 +320,7 @@ func (r *EventReader) next() (Event, error) {
 			e, r.lines.read = Event{}, 0
 			continue
 		}
-		field, value, _ := bytes.Cut(line, []byte(":"))
+		field, value, _ := bytes.Cut(text, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "event":
@@ -307,21 +338,27 @@ func (r *EventReader) next() (Event, error) {
 				e.Data = append(e.Data, '\n')
 			}
 			r.lines.admitLarge(len(e.Data) + len(value))
-			e.add(value, tail, r.limit)
+			e.add(value, read, r.limit)
 		}
 	}
 }
 
-// add appends a line to the data, up to the limit. tail is the end of a line that was cut off, else nil.
-func (e *Event) add(value, tail []byte, limit int) {
+// add appends the value of a line to the data, up to the limit.
+func (e *Event) add(value []byte, of inputLine, limit int) {
 	room := max(0, limit-len(e.Data))
-	if len(value) > room || tail != nil || e.Tail != nil {
+	if len(value) > room || of.tail != nil || e.Tail != nil {
+		tail := of.tail
 		if tail == nil {
 			tail = value[max(0, len(value)-tailSize):]
 		}
 		e.Tail = append(make([]byte, 0, tailSize), tail...)
 	}
-	e.Data = append(e.Data, value[:min(len(value), room)]...)
+	value = value[:min(len(value), room)]
+	if len(e.Data) == 0 && of.own {
+		e.Data = slices.Clip(value)
+	} else {
+		e.Data = append(e.Data, value...)
+	}
 }
 
 // ReadBody reads a body of at most limit+1 bytes, and calls admit, which may be nil, before it reads more than the beginning of a large one. The
@@ -331,11 +368,11 @@ func ReadBody(body io.Reader, limit int, admit func(most int) *Held) ([]byte, *H
 	l.admit = admit
 	part := make([]byte, 4096)
 	for {
-		n, err := body.Read(part[:min(len(part), l.limit-len(l.buf))])
-		l.keep(part[:n], l.limit-len(l.buf))
+		n, err := body.Read(part[:min(len(part), l.limit-l.kept)])
+		l.keep(part[:n])
 		switch {
-		case errors.Is(err, io.EOF), err == nil && len(l.buf) == l.limit:
-			return l.buf, l.takeHeld(len(l.buf)), nil
+		case errors.Is(err, io.EOF), err == nil && l.kept == l.limit:
+			return l.join().text, l.takeHeld(l.kept), nil
 		case err != nil:
 			return nil, l.takeHeld(0), err
 		}

@@ -311,7 +311,7 @@ func (t *web) receive(events *jsonrpc.EventReader, x *pendingRequest) (answered 
 		return false, err
 	}
 	m := jsonrpc.ReadMessage(e.Data)
-	m.Held = e.Held
+	m.Own, m.Held = true, e.Held
 	if e.Tail != nil {
 		if m = m.CutOff(e.Tail); !m.Method && m.ID == nil {
 			e.Held.Release()

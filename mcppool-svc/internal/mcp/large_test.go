@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
+	"pawl.dev/mcppool-svc/internal/mcptest"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/serve"
+	"pawl.dev/services/strictjson"
 )
 
 // TestLargeResultsWait shows that at most as many large results are read at once as the budget has room for, and that all of them arrive (issue 13,
@@ -23,19 +25,22 @@ import (
 func TestLargeResultsWait(t *testing.T) {
 	t.Parallel()
 	const limit, size, calls = 4 << 20, 3 << 20, 8
-	for _, kind := range []string{jsonType, eventsType} {
+	for _, kind := range []string{"stdio", jsonType, eventsType} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			budget := serve.NewBudget("test", 2*limit)
 			connector := newConnector(t, Config{MaxMessage: limit, Large: budget})
-			url := largeServer(t, kind, size)
+			server, tool := &registry.Server{ID: "s", Stdio: mcptest.Stdio("normal"), Isolation: registry.Shared}, "large"
+			if kind != "stdio" {
+				server.Stdio, server.HTTP, tool = nil, &registry.HTTP{URL: largeServer(t, kind, size)}, "big"
+			}
 			held := make(chan *jsonrpc.Held, calls)
 			var holding, most atomic.Int64
 			results := make(chan error, calls)
 			for range calls {
-				c := dialServer(t, connector, &registry.Server{ID: "s", HTTP: &registry.HTTP{URL: url}, Isolation: registry.Shared})
+				c := dialServer(t, connector, server)
 				go func() {
-					raw, err := c.CallTool(context.Background(), Call{Name: "big", Hold: func(h *jsonrpc.Held) {
+					raw, err := c.CallTool(context.Background(), Call{Name: tool, Arguments: strictjson.Checked(fmt.Sprintf(`{"n":%d}`, size)), Hold: func(h *jsonrpc.Held) {
 						if n := holding.Add(1); n > most.Load() {
 							most.Store(n)
 						}

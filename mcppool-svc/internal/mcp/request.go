@@ -314,7 +314,7 @@ func endlessError(limit int) *Error {
 }
 
 // receive handles one message of the server, and reports whether it answered a request. It runs in the goroutine that reads the stream. streamOf
-// is the request on whose own stream the message came, or nil. The memory of m and text is reused after receive returns.
+// is the request on whose own stream the message came, or nil. The memory of m and text may be reused after receive returns, unless m.Own is set.
 func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingRequest) (answered bool) {
 	held := m.Held
 	defer func() { held.Release() }() // unless the call takes it over
@@ -326,7 +326,7 @@ func (c *client) receive(m jsonrpc.Message, text []byte, streamOf *pendingReques
 	}
 	x := streamOf
 	if id, ok := jsonrpc.ID(m.ID); streamOf == nil && ok {
-		if x = c.take(id); x != nil {
+		if x = c.take(id); x != nil && !m.Own {
 			m.Result = bytes.Clone(m.Result)
 		}
 	}

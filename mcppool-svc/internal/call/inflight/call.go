@@ -153,13 +153,6 @@ func (c *Call) release() {
 	c.held, c.released = nil, true
 }
 
-// holds reports whether the call holds a part of the budget.
-func (c *Call) holds() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.held) > 0
-}
-
 // matches reports whether the call has one of the hashes.
 func (c *Call) matches(hashes ...Hash) bool {
 	return slices.ContainsFunc(hashes, func(h Hash) bool { return slices.Contains(c.hashes, h) })

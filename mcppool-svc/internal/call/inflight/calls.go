@@ -16,9 +16,6 @@ import (
 const (
 	// retryAfter is the retry delay of a refusal because of a limit.
 	retryAfter = time.Second
-	// ackWait is how long a large result that was sent to its client counts for the budget of large messages while it is not acknowledged:
-	// long enough for recording it, and shorter than the next step takes to plan, whose call may carry the acknowledgement.
-	ackWait = time.Second
 	// sweepInterval is the time after which expired results are dropped even if no calls arrive.
 	sweepInterval = time.Minute
 )
@@ -317,11 +314,8 @@ func (c *Calls) Fetched(call *Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fetched(call)
-	switch {
-	case !call.named:
-		call.release()
-	case call.holds():
-		time.AfterFunc(ackWait, call.release)
+	if !call.named {
+		call.release() // its result is not kept
 	}
 }
 

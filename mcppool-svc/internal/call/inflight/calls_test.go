@@ -15,7 +15,9 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
+	"pawl.dev/mcppool-svc/internal/jsonrpc"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/serve"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -424,4 +426,38 @@ func TestBoundsAreFair(t *testing.T) {
 	if attach(l, "90") != errs.OutcomeUnknown || attach(l, "91") != "there" || l.results.len() != 10 {
 		t.Errorf("ann's: %s, %s, %d in all", attach(l, "90"), attach(l, "91"), l.results.len())
 	}
+}
+
+// Issue 13, results: a large result counts for the budget until it is acknowledged, or sent to a client that gave no call id.
+func TestResultsHoldTheirPartUntilTheyAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := serve.NewBudget("test", 10)
+		l := New(Config{}, pool)
+		used := func(id string) *Call {
+			c := begin(t, l, id)
+			c.Hold(jsonrpc.Admit(t.Context(), budget, "", 10))
+			l.End(c, End{Result: &mcppoolv1.CallResult{}})
+			l.Fetched(c)
+			return c
+		}
+		free := func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			h := jsonrpc.Admit(ctx, budget, "", 10)
+			h.Release()
+			return h != nil
+		}
+		used("named")
+		if free() {
+			t.Error("the part of a result that is kept was given back")
+		}
+		l.Ack("ann", []string{"named"})
+		if !free() {
+			t.Error("the acknowledged result still holds its part")
+		}
+		used(Unnamed("1"))
+		if !free() {
+			t.Error("the result that is not kept still holds its part")
+		}
+	})
 }
