@@ -21,5 +21,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if os.Getenv(resultsVariable) != "" {
+		if err := serveResults(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(rig.Run(m, &binaries))
 }
