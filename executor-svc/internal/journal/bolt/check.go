@@ -140,7 +140,12 @@ func (c *checker) entry(k, v []byte) {
 			return
 		}
 	}
-	c.index(k, v)
+	switch k[0] {
+	case kindTopicUser, kindArchived, kindTopicRequest, kindOutgoing:
+		c.topicIndex(k, v)
+	default:
+		c.index(k, v)
+	}
 }
 
 // index checks that an entry outside a task's own keys matches the task.
@@ -182,10 +187,8 @@ func (c *checker) index(k, v []byte) {
 			return
 		}
 		sum := hash(k[1 : 1+len(hash{})])
-		c.expect(k, has(c.t, ownPayloadKey(kindTask, idOf(k), sum)) || has(c.t, ownPayloadKey(kindTopic, idOf(k), sum)), "no task or topic refers to it", nil)
+		c.expect(k, refersTo(c.t, idOf(k), sum), "no task or topic refers to it", nil)
 		c.expect(k, hasPayload(c.t, sum), "the payload is missing", nil)
-	case kindTopicUser, kindArchived, kindTopicRequest, kindOutgoing:
-		c.topicIndex(k, v)
 	case kindAgent:
 		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
@@ -196,6 +199,11 @@ func (c *checker) index(k, v []byte) {
 func has(t *table, key []byte) bool {
 	c := t.ascend(key)
 	return c.next() && bytes.Equal(c.key, key)
+}
+
+// refersTo reports whether a task or topic refers to a payload.
+func refersTo(t *table, id uuid.UUID, sum hash) bool {
+	return has(t, ownPayloadKey(kindTask, id, sum)) || has(t, ownPayloadKey(kindTopic, id, sum))
 }
 
 // entriesOf returns the index keys that a task must have.

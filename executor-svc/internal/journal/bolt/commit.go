@@ -3,11 +3,11 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
@@ -27,11 +27,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if n := uint64(len(t.Record.GetFacts())); n > 0 {
 		records = []journal.Record{{FirstSeq: t.Checkpoint.GetLastSeq() - n + 1, Record: t.Record}}
 	}
-	large := []proto.Message{t.Record}
-	if t.Post != nil {
-		large = append(large, &storagev1.TopicRecord{Facts: t.Post.Facts})
-	}
-	defer s.lockLarge(large...)()
+	defer s.lockLarge(t.Record, t.Post)()
 	w, err := encodeTransition(id, t.Head, t.Checkpoint, t.Deadline, records)
 	if err != nil {
 		return err
@@ -40,14 +36,9 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	if err := s.storeLarge(w.payloads); err != nil {
 		return err
 	}
-	var p *topicWrite
-	if t.Post != nil {
-		if p, err = encodePost(t.Post); err != nil {
-			return err
-		}
-		if err := s.storeLarge(p.payloads); err != nil {
-			return err
-		}
+	p, err := s.preparePost(t.Post)
+	if err != nil {
+		return err
 	}
 	return s.c.do(func(b *table, o *operation) error {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
@@ -58,19 +49,14 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		if err := w.checkFollows(old, o.owned, t.Epoch); err != nil {
 			return err
 		}
-		var post *topicChange
-		if p != nil {
-			if post, err = p.postOf(b); err != nil {
-				return err
-			}
+		post, err := p.ofTask(b)
+		if err != nil {
+			return err
 		}
 		if s.usage.counts() {
 			o.count(t.Head.GetUserSub(), w.newBytes(b))
 		}
-		if err := w.put(b, o, &old); err != nil || post == nil {
-			return err
-		}
-		return post.put(b, o, s.usage.counts())
+		return errors.Join(w.put(b, o, &old), post.put(b, o, s.usage.counts()))
 	})
 }
 

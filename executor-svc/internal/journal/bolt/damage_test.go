@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -20,7 +22,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// written is the file of a journal, its tasks, and the result of readAll for each of them.
+// written is the file of a journal, its tasks, each with a topic, and the result of readAll for each of them.
 type written struct {
 	data  []byte
 	ids   []string
@@ -46,6 +48,7 @@ func writeJournal(t *testing.T) *written {
 		}
 		w.ids = append(w.ids, n.ID)
 		w.run(t, s, n, i)
+		w.talk(t, s, n, i)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -99,7 +102,24 @@ func (w *written) run(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
 	}
 }
 
-// readAll reads a task in every way.
+// topicOf returns the id of a task's topic.
+func topicOf(task string) string { return uuid.NewSHA1(uuid.Nil, []byte(task)).String() }
+
+// talk makes the topic of a task.
+func (w *written) talk(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
+	settings := journaltest.NewTopic(n.Head.GetUserSub(), "@x")
+	settings.RequestId, settings.Archived = fmt.Sprint("r", i), i%3 == 1
+	if _, _, err := s.CreateTopic(t.Context(), topicOf(n.ID), settings, []*storagev1.TopicFact{journaltest.Message("first", n.Head.GetGoal())}); err != nil {
+		t.Fatal(err)
+	}
+	p := journal.Post{TopicID: topicOf(n.ID), Now: time.Unix(0, int64(i)), Summary: &storagev1.TopicSummary{Agent: "x", ToSeq: 1}}
+	p.Facts = []*storagev1.TopicFact{{Kind: &storagev1.TopicFact_RolledBack{RolledBack: &storagev1.RolledBack{}}}, journaltest.Message("second", "text")}
+	if _, _, err := s.Post(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll reads a task and its topic in every way.
 func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
 	task, err := s.Load(t.Context(), id)
 	if err != nil {
@@ -119,6 +139,42 @@ func readAll(t *testing.T, s *bolt.Store, id string) (string, error) {
 	for _, r := range rs {
 		if err == nil {
 			b, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, r.Record)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return readTopic(t, s, topicOf(id), b)
+}
+
+// readTopic appends what it reads of a topic.
+func readTopic(t *testing.T, s *bolt.Store, id string, b []byte) (string, error) {
+	topic, err := s.Topic(t.Context(), id)
+	if err != nil {
+		return "", err
+	}
+	page, err := s.Messages(t.Context(), journal.MessageQuery{TopicID: id, RolledBack: true, Limit: 9})
+	if err != nil {
+		return "", err
+	}
+	message, err := s.Message(t.Context(), id, "first")
+	if err != nil {
+		return "", err
+	}
+	all := []proto.Message{topic.Topic, topic.State, message.TopicMessage}
+	for _, m := range page.Messages {
+		all = append(all, m.TopicMessage)
+	}
+	rs, err := s.TopicRecords(t.Context(), id, 0, 1<<30)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range rs {
+		all = append(all, r.TopicRecord)
+	}
+	for _, m := range all {
+		if err == nil {
+			b, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, m)
 		}
 	}
 	return string(b), err
@@ -155,6 +211,12 @@ func (w *written) look(t *testing.T, data []byte, what string) (noticed bool) {
 	}
 	if _, err := s.List(t.Context(), journal.Query{User: "user 0", Limit: 100, ConversationID: "c"}); err != nil && !errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("%s: List: %v, want ErrDamaged", what, err)
+	}
+	if _, err := s.ListTopics(t.Context(), journal.TopicQuery{User: "user 0", Limit: 100}); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("%s: ListTopics: %v, want ErrDamaged", what, err)
+	}
+	if _, err := s.Outbox(t.Context(), 0, 100); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		t.Errorf("%s: Outbox: %v, want ErrDamaged", what, err)
 	}
 	if _, _, err := s.Create(t.Context(), journaltest.NewTask("ann")); err != nil && !errors.Is(err, journal.ErrDamaged) {
 		t.Errorf("%s: Create: %v, want ErrDamaged", what, err)

@@ -70,6 +70,15 @@ func KeysOf(task, user, request string) [][]byte {
 	}
 }
 
+// KeysOfTopic returns one key of each kind that a topic with a message and a summary of agent x to its seq 1 has, and which has a value.
+func KeysOfTopic(topic, user, request, message string) [][]byte {
+	id := uuid.MustParse(topic)
+	return [][]byte{
+		topicKey(id, partSettings), topicKey(id, partState), at(topicKey(id, partFacts), 1), messageIDKey(id, message), at(summaryPrefix(id, "x"), 1),
+		topicRequestKey(user, request), outgoingKey(2),
+	}
+}
+
 // WithChecksum adds the checksum that matches.
 func WithChecksum(key, value []byte) []byte { return withChecksum(key, append([]byte(nil), value...)) }
 

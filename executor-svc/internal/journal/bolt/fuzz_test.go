@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -31,7 +32,16 @@ func FuzzStoredValue(f *testing.F) {
 	if _, err := s.Send(f.Context(), n.ID, &storagev1.Command{Id: "c"}); err != nil {
 		f.Fatal(err)
 	}
-	keys := bolt.KeysOf(n.ID, "ann", "r")
+	topic, settings, facts := uuid.NewString(), journaltest.NewTopic("ann", "@x"), []*storagev1.TopicFact{journaltest.Message("m", "text")}
+	settings.RequestId = "r"
+	if _, _, err := s.CreateTopic(f.Context(), topic, settings, facts); err != nil {
+		f.Fatal(err)
+	}
+	p := journal.Post{TopicID: topic, Summary: &storagev1.TopicSummary{Agent: "x", ToSeq: 1}}
+	if _, _, err := s.Post(f.Context(), p); err != nil {
+		f.Fatal(err)
+	}
+	keys := append(bolt.KeysOf(n.ID, "ann", "r"), bolt.KeysOfTopic(topic, "ann", "r", "m")...)
 	for i := range keys {
 		f.Add(uint8(i), []byte{})
 		f.Add(uint8(i), []byte{1, 1, 9, 0, 1})
@@ -68,7 +78,16 @@ func FuzzStoredValue(f *testing.F) {
 		again := n
 		again.Admission.Requests = 100
 		_, _, create := s.Create(t.Context(), again)
-		for name, err := range map[string]error{"Load": load, "Records": records, "FindRequest": request, "List": list, "Info": info, "Send": send, "Create": create} {
+		_, _, createTopic := s.CreateTopic(t.Context(), topic, settings, facts)
+		_, topicRecords := s.TopicRecords(t.Context(), topic, 0, 1<<20)
+		_, messages := s.Messages(t.Context(), journal.MessageQuery{TopicID: topic, Limit: 9})
+		_, message := s.Message(t.Context(), topic, "m")
+		_, summary := s.Summary(t.Context(), topic, "x")
+		_, topics := s.ListTopics(t.Context(), journal.TopicQuery{User: "ann", Limit: 9})
+		_, outbox := s.Outbox(t.Context(), 0, 9)
+		_, _, post := s.Post(t.Context(), p)
+		for name, err := range map[string]error{"CreateTopic": createTopic, "TopicRecords": topicRecords, "Messages": messages, "Message": message,
+			"Summary": summary, "ListTopics": topics, "Outbox": outbox, "Post": post, "Load": load, "Records": records, "FindRequest": request, "List": list, "Info": info, "Send": send, "Create": create} {
 			if err != nil && !errors.Is(err, journal.ErrDamaged) && !errors.Is(err, journal.ErrNotFound) && !errors.Is(err, journal.ErrRequestReused) {
 				t.Errorf("%s: %v, want ErrDamaged", name, err)
 			}

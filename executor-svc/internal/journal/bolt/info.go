@@ -92,17 +92,7 @@ func (c *counter) count(t *table, k, v []byte) error {
 	what := "indexes"
 	switch k[0] {
 	case kindTask:
-		what = "tasks"
-		if len(k) > idSize+1 {
-			switch k[idSize+1] {
-			case partRecord:
-				what = "records"
-				c.info.Records++
-			case partCommand:
-				what = "commands"
-				c.info.Commands++
-			}
-		}
+		what = c.taskPart(k)
 	case kindPayload, kindLarge, kindChunk:
 		what = "payloads"
 		if k[0] != kindChunk {
@@ -132,6 +122,21 @@ func (c *counter) count(t *table, k, v []byte) error {
 	}
 	c.info.Bytes[what] += int64(len(k) + len(v))
 	return nil
+}
+
+// taskPart counts an entry of a task, and returns what it is.
+func (c *counter) taskPart(k []byte) string {
+	if len(k) > idSize+1 {
+		switch k[idSize+1] {
+		case partRecord:
+			c.info.Records++
+			return "records"
+		case partCommand:
+			c.info.Commands++
+			return "commands"
+		}
+	}
+	return "tasks"
 }
 
 // usedBytes returns the size of the pages that are in use.

@@ -30,7 +30,7 @@ func copyJournal(t testing.TB, path string) string {
 	return to
 }
 
-// owned is a claimed task that a test makes transitions of.
+// owned is a claimed task that a test makes transitions of. Each posts a message to the topic with the task's id.
 type owned struct {
 	n     journal.NewTask
 	epoch uint64
@@ -41,6 +41,9 @@ func newOwned(t testing.TB, s *bolt.Store) *owned {
 	t.Helper()
 	o := &owned{n: journaltest.NewTask("ann"), rev: 1}
 	if _, _, err := s.Create(t.Context(), o.n); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.CreateTopic(t.Context(), o.n.ID, journaltest.NewTopic("ann", "@x"), nil); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1000, Max: 1000})
@@ -56,14 +59,16 @@ func newOwned(t testing.TB, s *bolt.Store) *owned {
 }
 
 func (o *owned) commit(s *bolt.Store) error {
-	err := s.Commit(context.Background(), follow(o.n, o.epoch, o.rev+1))
+	tr := follow(o.n, o.epoch, o.rev+1)
+	tr.Post = &journal.Post{TopicID: o.n.ID, Now: time.Unix(0, int64(o.rev)), Facts: []*storagev1.TopicFact{journaltest.Message(fmt.Sprint(o.rev), "x")}}
+	err := s.Commit(context.Background(), tr)
 	if err == nil {
 		o.rev++
 	}
 	return err
 }
 
-// expect checks that a task's rev is least to most, and that it has one record for each.
+// expect checks that a task's rev is least to most, and that it has one record for each, and a message for each but the first.
 func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 	t.Helper()
 	task, err := s.Load(t.Context(), o.n.ID)
@@ -77,6 +82,10 @@ func (o *owned) expect(t testing.TB, s *bolt.Store, least, most uint64) {
 	}
 	if rs, err := s.Records(t.Context(), o.n.ID, 0, 1<<30); err != nil || uint64(len(rs)) != rev {
 		t.Errorf("%d records of rev %d, %v", len(rs), rev, err)
+	}
+	topic, err := s.Topic(t.Context(), o.n.ID)
+	if err != nil || topic.State.GetMessageCount() != rev-1 {
+		t.Errorf("rev %d, and %d messages were posted; %v", rev, topic.State.GetMessageCount(), err)
 	}
 }
 
@@ -214,7 +223,7 @@ func TestKilledWhileApplying(t *testing.T) {
 	}
 }
 
-// The log is cut off at each of its last 200 bytes: the changes before the cut are there.
+// The log is cut off at each of its last 900 bytes: the changes before the cut are there.
 func TestLogCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
@@ -232,7 +241,7 @@ func TestLogCutOff(t *testing.T) {
 	}
 	end := len(strings.TrimRight(string(raw), "\x00"))
 	seen := map[uint64]int{}
-	for cut := end; cut > end-200; cut-- {
+	for cut := end; cut > end-900; cut-- {
 		if err := os.WriteFile(log, append(append([]byte(nil), raw[:cut]...), make([]byte, len(raw)-cut)...), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +255,7 @@ func TestLogCutOff(t *testing.T) {
 		}
 		seen[uint64(info.Records)]++
 	}
-	if seen[o.rev-1] == 0 || seen[o.rev-2] == 0 || seen[o.rev]+seen[o.rev-1]+seen[o.rev-2]+seen[o.rev-3] != 200 {
+	if seen[o.rev-1] == 0 || seen[o.rev-2] == 0 || seen[o.rev]+seen[o.rev-1]+seen[o.rev-2]+seen[o.rev-3] != 900 {
 		t.Errorf("records that are there, and how often: %v", seen)
 	}
 	s = open(t, copied)

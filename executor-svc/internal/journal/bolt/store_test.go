@@ -220,7 +220,7 @@ func TestCompact(t *testing.T) {
 	if d := cmp.Diff(online, offline, protocmp.Transform(), protocmp.IgnoreFields(&executorv1.StoreInfo{}, "size_bytes", "free_bytes", "log_bytes")); d != "" {
 		t.Errorf("it is another journal: %s", d)
 	}
-	if online.Tasks["SUCCESS"] != 10 || online.Tasks["RUNNING"] != 15 || online.Payloads != 1 || online.Schema != 7 || time.Since(online.Oldest.AsTime()) > time.Hour {
+	if online.Tasks["SUCCESS"] != 10 || online.Tasks["RUNNING"] != 15 || online.Payloads != 1 || online.Topics != 30 || online.Outgoing != 60 || online.Schema != 7 || time.Since(online.Oldest.AsTime()) > time.Hour {
 		t.Errorf("%+v", online)
 	}
 	s = open(t, path)
@@ -274,6 +274,18 @@ func TestCheckFinds(t *testing.T) {
 		"a payload":                   func(b *bbolt.Bucket) error { return deleteFirst(b, 'p', 0xff) },
 		"a reference":                 func(b *bbolt.Bucket) error { return deleteFirst(b, 'q', 0xff) },
 		"a task's list of payloads":   func(b *bbolt.Bucket) error { return deleteFirst(b, 't', 5) },
+		"settings of a topic":         func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 0) },
+		"a topic's state":             func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 1) },
+		"a topic's record":            func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 2) },
+		"a topic's message":           func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 3) },
+		"a message's id":              func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 4) },
+		"a topic's list of payloads":  func(b *bbolt.Bucket) error { return deleteFirst(b, 'o', 5) },
+		"an index of a user's topics": func(b *bbolt.Bucket) error { return deleteFirst(b, 'h', 0xff) },
+		"a request for a topic":       func(b *bbolt.Bucket) error { return deleteFirst(b, 'y', 0xff) },
+		"an index of archived topics": func(b *bbolt.Bucket) error { return deleteFirst(b, 'v', 0xff) },
+		"a message that is too much":  func(b *bbolt.Bucket) error { return copyFirst(b, 'o', 3) },
+		"an archived topic too much":  func(b *bbolt.Bucket) error { return copyFirst(b, 'v', 0xff) },
+		"an entry of the outbox":      func(b *bbolt.Bucket) error { return b.Put([]byte("x01234567"), []byte("x")) },
 		"an entry of no kind":         func(b *bbolt.Bucket) error { return b.Put([]byte("?"), nil) },
 		"a value without a checksum":  func(b *bbolt.Bucket) error { return b.Put([]byte("gann\x00a"), []byte("x")) },
 		"a task that is indexed only": func(b *bbolt.Bucket) error { return b.Put([]byte("cann\x00c\x000123456789abcdef"), nil) },
@@ -296,6 +308,23 @@ func TestCheckFinds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// copyFirst stores the first entry of a kind, and of a part of a topic if that is not 0xff, also under another number or time.
+func copyFirst(b *bbolt.Bucket, kind, part byte) error {
+	c := b.Cursor()
+	for k, v := c.Seek([]byte{kind}); k != nil && k[0] == kind; k, v = c.Next() {
+		if part == 0xff || k[17] == part {
+			k = bytes.Clone(k)
+			k[8] ^= 1 // of a time
+			if part != 0xff {
+				k[8] ^= 1
+				k[len(k)-1] ^= 0x40 // of a seq
+			}
+			return b.Put(k, bytes.Clone(v))
+		}
+	}
+	return errors.New("there is no such entry")
 }
 
 // deleteFirst deletes the first entry of a kind, and of a part of a task if that is not 0xff.

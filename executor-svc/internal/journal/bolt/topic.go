@@ -73,12 +73,28 @@ func (w *topicWrite) encodeSettings(t *storagev1.Topic) error {
 }
 
 // lockLarge locks large if a change holds a large payload. The result unlocks it.
-func (s *Store) lockLarge(messages ...proto.Message) (unlock func()) {
-	if !slices.ContainsFunc(messages, func(m proto.Message) bool { return proto.Size(m) >= largePayload }) {
+func (s *Store) lockLarge(r *storagev1.Record, p *journal.Post) (unlock func()) {
+	large := proto.Size(r) >= largePayload
+	if p != nil {
+		large = large || proto.Size(&storagev1.TopicRecord{Facts: p.Facts}) >= largePayload
+	}
+	if !large {
 		return func() {}
 	}
 	s.large.Lock()
 	return s.large.Unlock
+}
+
+// preparePost encodes a post and stores its large payloads; nil if there is no post.
+func (s *Store) preparePost(p *journal.Post) (*topicWrite, error) {
+	if p == nil {
+		return nil, nil
+	}
+	w, err := encodePost(p)
+	if err == nil {
+		err = s.storeLarge(w.payloads)
+	}
+	return w, err
 }
 
 // CreateTopic implements journal.Topics.
@@ -191,11 +207,8 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 	if err := ctx.Err(); err != nil {
 		return 0, false, err
 	}
-	defer s.lockLarge(&storagev1.TopicRecord{Facts: p.Facts}, p.Summary)()
-	w, err := encodePost(&p)
-	if err == nil {
-		err = s.storeLarge(w.payloads)
-	}
+	defer s.lockLarge(nil, &p)()
+	w, err := s.preparePost(&p)
 	if err != nil {
 		return 0, false, err
 	}
@@ -220,8 +233,12 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 	return seq, posted && err == nil, err
 }
 
-// postOf returns the change that stores a transition's post; nil if its topic does not exist. It leaves out messages whose ids the topic has.
-func (w *topicWrite) postOf(t *table) (*topicChange, error) {
+// ofTask returns the change that stores the post of a task's transition; nil if there is no post or its topic does not exist. It leaves out messages whose ids
+// the topic has.
+func (w *topicWrite) ofTask(t *table) (*topicChange, error) {
+	if w == nil {
+		return nil, nil
+	}
 	old, err := readTopic(t, w.id)
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil, nil
@@ -324,8 +341,11 @@ func rollBack(st *storagev1.TopicState, first uint64) {
 	st.RolledBack = append(all, &storagev1.SeqRange{First: first, Last: st.GetLastSeq()})
 }
 
-// put stores the change. If counts is true, it counts the bytes of the topic's creator.
+// put stores the change, if it is not nil. If counts is true, it counts the bytes of the topic's creator.
 func (c *topicChange) put(t *table, o *operation, counts bool) error {
+	if c == nil {
+		return nil
+	}
 	entries, err := c.entries()
 	if err != nil {
 		return err

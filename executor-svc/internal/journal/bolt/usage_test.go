@@ -1,16 +1,20 @@
 package bolt_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -26,7 +30,13 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 	text := func() string {
 		return strings.Repeat(string(rune('a'+random.IntN(4))), []int{10, 5000, 2 << 20}[random.IntN(3)])
 	}
-	var ids []string
+	var ids, topics []string
+	for _, user := range users {
+		topics = append(topics, uuid.NewString())
+		if _, _, err := s.CreateTopic(t.Context(), topics[len(topics)-1], journaltest.NewTopic(user, "cat"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range 60 {
 		if i%7 == 3 {
 			s.FailCommits(func(func() error) error { return errDisk })
@@ -42,8 +52,12 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 			}
 			c := &storagev1.Checkpoint{Rev: 2, Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, LastSeq: 3, Error: &storagev1.ErrorNote{DataJson: text()}}
 			facts := []*storagev1.Fact{{Kind: &storagev1.Fact_StepOutput{StepOutput: text()}}, {Kind: &storagev1.Fact_StepOutput{StepOutput: text()}}}
+			post := &journal.Post{
+				TopicID: topics[random.IntN(len(topics))], Now: time.Unix(0, int64(i)), Facts: []*storagev1.TopicFact{journaltest.Message(fmt.Sprint(i), text())},
+				Summary: &storagev1.TopicSummary{Agent: "x", Text: text(), ToSeq: uint64(random.IntN(3))},
+			}
 			err = s.Commit(t.Context(), journal.Transition{
-				TaskID: n.ID, Epoch: found.Claims[0].Epoch, Head: n.Head, Checkpoint: c, Record: &storagev1.Record{Time: 1, Facts: facts},
+				TaskID: n.ID, Epoch: found.Claims[0].Epoch, Head: n.Head, Checkpoint: c, Record: &storagev1.Record{Time: 1, Facts: facts}, Post: post,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -59,9 +73,31 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 			}
 			ids = append(ids[:at], ids[at+1:]...)
 		}
+		changeTopic(t, s, topics[random.IntN(len(topics))], i, text())
 		counted, stored := s.Usage(t)
 		if d := cmp.Diff(stored, counted); d != "" {
 			t.Fatalf("after %d changes (-stored +counted): %s", i, d)
+		}
+	}
+}
+
+// changeTopic changes a topic, or deletes it and creates it again.
+func changeTopic(t *testing.T, s *bolt.Store, id string, i int, text string) {
+	topic, err := s.Topic(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic.Rev++
+	topic.Description, topic.Archived = text, i%5 == 0
+	if err := s.UpdateTopic(t.Context(), id, topic.Topic, time.Unix(0, int64(i)), []*storagev1.TopicFact{journaltest.Message(fmt.Sprint("u", i), text)}); err != nil {
+		t.Fatal(err)
+	}
+	if topic.GetArchived() {
+		if n, err := s.SweepTopics(t.Context(), time.Unix(1, 0), 1); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if _, _, err := s.CreateTopic(t.Context(), id, journaltest.NewTopic(topic.GetUserSub()), nil); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

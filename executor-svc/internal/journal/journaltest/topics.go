@@ -272,9 +272,9 @@ func pagesOfMessages(t *testing.T, j journal.Journal, _ func() journal.Journal) 
 
 // topicsOfAModel makes random changes of topics and compares what the journal holds with a model, also after restarts.
 func topicsOfAModel(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
-	seed := rand.Uint64()
+	seed := rand.Uint64() //nolint:gosec // not a secret
 	t.Logf("seed %d", seed)
-	m := newTopicModel(t, j, reopen, rand.New(rand.NewPCG(seed, 1)))
+	m := newTopicModel(t, j, reopen, rand.New(rand.NewPCG(seed, 1))) //nolint:gosec // not a secret
 	for range 300 {
 		m.step()
 	}

@@ -332,15 +332,6 @@ func (m *topicModel) checkFacts(topic *modelTopic) {
 
 func (m *topicModel) checkMessages(topic *modelTopic, q journal.MessageQuery) {
 	m.t.Helper()
-	var want []uint64
-	for i, f := range topic.facts {
-		if f.GetMessage() != nil && (q.RolledBack || !f.rolledBack) {
-			want = append(want, uint64(i+1))
-		}
-	}
-	if !q.OldestFirst {
-		slices.Reverse(want)
-	}
 	var got []uint64
 	for more := true; more; {
 		page, err := m.j.Messages(m.t.Context(), q)
@@ -348,22 +339,40 @@ func (m *topicModel) checkMessages(topic *modelTopic, q journal.MessageQuery) {
 			m.t.Fatalf("Messages: %d of %d, more=%v, %v", len(page.Messages), q.Limit, page.More, err)
 		}
 		for _, msg := range page.Messages {
-			f := topic.facts[msg.Seq-1]
-			if !proto.Equal(f.GetMessage(), msg.TopicMessage) || msg.RolledBack != f.rolledBack || msg.Time != f.time.UnixNano() || msg.TaskID != f.GetTaskId() {
-				m.t.Fatalf("message %d of topic %s differs", msg.Seq, topic.id)
-			}
-			byID, err := m.j.Message(m.t.Context(), topic.id, msg.GetId())
-			if err != nil || byID.Seq != msg.Seq || byID.RolledBack != msg.RolledBack {
-				m.t.Fatalf("Message %s: %v, %v", msg.GetId(), byID, err)
-			}
+			m.checkMessage(topic, msg)
 			got = append(got, msg.Seq)
 			q.From = msg.Seq
 		}
 		more = page.More
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(topic.listed(q), got); d != "" {
 		m.t.Fatalf("%+v: %s", q, d)
 	}
+}
+
+func (m *topicModel) checkMessage(topic *modelTopic, msg journal.TopicMessage) {
+	m.t.Helper()
+	f := topic.facts[msg.Seq-1]
+	if !proto.Equal(f.GetMessage(), msg.TopicMessage) || msg.RolledBack != f.rolledBack || msg.Time != f.time.UnixNano() || msg.TaskID != f.GetTaskId() {
+		m.t.Fatalf("message %d of topic %s differs", msg.Seq, topic.id)
+	}
+	byID, err := m.j.Message(m.t.Context(), topic.id, msg.GetId())
+	if err != nil || byID.Seq != msg.Seq || byID.RolledBack != msg.RolledBack {
+		m.t.Fatalf("Message %s: %v, %v", msg.GetId(), byID, err)
+	}
+}
+
+// listed returns the seqs of the messages of a list.
+func (topic *modelTopic) listed(q journal.MessageQuery) (all []uint64) {
+	for i, f := range topic.facts {
+		if f.GetMessage() != nil && (q.RolledBack || !f.rolledBack) {
+			all = append(all, uint64(i+1))
+		}
+	}
+	if !q.OldestFirst {
+		slices.Reverse(all)
+	}
+	return all
 }
 
 func (m *topicModel) checkSummary(topic *modelTopic, agent string) {
