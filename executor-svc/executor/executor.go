@@ -43,8 +43,8 @@ type Config struct {
 	RequestWindow time.Duration `help:"Request window that --max-requests applies to." default:"15s"`
 	// MaxUserBytes is how many bytes of the journal one user's tasks may take before new ones are refused; 0: any number.
 	MaxUserBytes int64 `help:"Bytes of the journal that one user's tasks may take before new ones are refused; 0 for any number." default:"0"`
-	// Retention is how long tasks are kept after they ended; 0: for ever.
-	Retention time.Duration `help:"How long tasks are kept after they ended; 0 for ever." default:"720h"`
+	// Retention is how long ended tasks, and archived topics without new messages, are kept; 0: for ever.
+	Retention time.Duration `help:"How long ended tasks, and archived topics after their last message, are kept; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task.
 	MaxSteps uint32 `help:"Steps per task." default:"25"`
 	// MaxFailedSteps is how many failed steps end a task.

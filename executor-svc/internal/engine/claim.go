@@ -150,7 +150,7 @@ func (e *Engine) removeOwner(o *owner, reclaim bool) {
 	e.claimSoon() // a slot is free, a command may have arrived meanwhile, and the task may have a deadline
 }
 
-// sweepLoop deletes tasks past their retention.
+// sweepLoop deletes tasks and topics past their retention.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	if e.cfg.Retention <= 0 {
 		return
@@ -163,18 +163,21 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		n, err := e.deps.Journal.Sweep(ctx, time.Now().Add(-e.cfg.Retention), sweepBatch)
+		before := time.Now().Add(-e.cfg.Retention)
+		tasks, taskErr := e.deps.Journal.Sweep(ctx, before, sweepBatch)
+		topics, topicErr := e.deps.Journal.SweepTopics(ctx, before, sweepBatch)
+		err := errors.Join(taskErr, topicErr)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.deps.Log.Error("tasks past their retention could not be deleted", "error", err)
+			e.deps.Log.Error("tasks and topics past their retention could not be deleted", "error", err)
 			timer.Reset(sweepInterval)
-		case n == sweepBatch:
+		case max(tasks, topics) == sweepBatch:
 			timer.Reset(time.Second)
 		default:
 			timer.Reset(sweepInterval)
 		}
-		if n > 0 {
-			e.deps.Log.Info("deleted tasks that ended long ago", "count", n, "retention", e.cfg.Retention)
+		if tasks+topics > 0 {
+			e.deps.Log.Info("deleted tasks that ended and topics that were archived long ago", "tasks", tasks, "topics", topics, "retention", e.cfg.Retention)
 		}
 	}
 }

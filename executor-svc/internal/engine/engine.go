@@ -23,7 +23,7 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Lease is how long a claim lasts unless it is renewed (default 30 s).
 	Lease time.Duration
-	// Retention is how long ended tasks are kept; 0: for ever.
+	// Retention is how long ended tasks, and archived topics without new messages, are kept; 0: for ever.
 	Retention time.Duration
 }
 
@@ -34,9 +34,15 @@ const (
 	exitTimeout = time.Second
 )
 
+// Journal is the part of a journal that an engine uses.
+type Journal interface {
+	journal.Tasks
+	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
+}
+
 // Deps are the services and flows that an engine uses.
 type Deps struct {
-	Journal journal.Tasks
+	Journal Journal
 	Runner  *runner.Runner
 	// Flows by name.
 	Flows map[string]flow.Flow
