@@ -180,7 +180,7 @@ func TestCorrectionsKeepToTheProvidersRules(t *testing.T) {
 // The requests of the other planner methods keep to the providers' rules too.
 func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
 	answers := map[string]string{"input_params": `{"input":{"path":"a"}}`, "create_plan": `{"main_task":"m","risk":"LOW","subtasks":[{"id":"a","title":"t","description":"d","acceptance":"a","depends_on":[],"tool_ids":[]}]}`,
-		"reflect": `{"done":true,"summary":"s","next":""}`, "decide": `{"decision":"REPLY","reason":"r"}`, "missing_params": `{"properties":["path"]}`, "output": `{"n":1}`}
+		"reflect": `{"done":true,"summary":"s","next":""}`, "decide": `{"decision":"REPLY","reason":"r"}`, "respond": `{"decision":"complete","text":"t"}`, "missing_params": `{"properties":["path"]}`, "output": `{"n":1}`}
 	planners(t, func(r *modeltest.Request) *modeltest.Turn {
 		if text, ok := answers[r.Format]; ok {
 			return &modeltest.Turn{Text: text}
@@ -189,6 +189,7 @@ func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
 	}, 0, func(t *testing.T, c plannerv1.PlannerServiceClient, _ *modeltest.Server) {
 		ctx, tc := t.Context(), planned("Read", 2)
 		tc.History = []*plannerv1.HistoryEntry{{StepId: "step-1", ToolId: "fs/read", InputJson: `{"path":"x"}`, Result: plannerv1.StepResult_STEP_RESULT_ERROR, Error: "gone"}}
+		tc.AgentName, tc.Speaker, tc.Messages = "helper", "ada", []*plannerv1.ChatMessage{{Sender: "ada", Text: "Hello"}, {Sender: "helper", FromSelf: true, Text: "Hello"}}
 		for name, ask := range map[string]func() error{
 			"input": func() error {
 				_, err := c.GetFirstInputParams(ctx, &plannerv1.GetFirstInputParamsRequest{Context: tc, ToolId: "fs/read"})
@@ -201,7 +202,12 @@ func TestQuestionsKeepToTheProvidersRules(t *testing.T) {
 			"plan":    func() error { _, err := c.CreatePlan(ctx, &plannerv1.CreatePlanRequest{Context: tc}); return err },
 			"reflect": func() error { _, err := c.Reflect(ctx, &plannerv1.ReflectRequest{Context: tc}); return err },
 			"decide":  func() error { _, err := c.Decide(ctx, &plannerv1.DecideRequest{Context: tc}); return err },
-			"select":  func() error { _, err := c.SelectTools(ctx, &plannerv1.SelectToolsRequest{Context: tc}); return err },
+			"respond": func() error { _, err := c.Respond(ctx, &plannerv1.RespondRequest{Context: tc}); return err },
+			"fit": func() error {
+				_, err := c.SummarizeMemory(ctx, &plannerv1.SummarizeMemoryRequest{Context: tc, ContextShare: 1e-9})
+				return err
+			},
+			"select": func() error { _, err := c.SelectTools(ctx, &plannerv1.SelectToolsRequest{Context: tc}); return err },
 			"memory": func() error {
 				_, err := c.SummarizeMemory(ctx, &plannerv1.SummarizeMemoryRequest{Context: tc})
 				return err

@@ -33,7 +33,7 @@ type keptContext struct {
 	bytes      int // approximately
 }
 
-// entryOverhead is the approximate size of a context, step, tool or round without its texts, in bytes.
+// entryOverhead is the approximate size of a context, step, tool, round or message without its texts, in bytes.
 const entryOverhead = 256
 
 // newContextStore makes a store of at most maxCount contexts and about maxBytes bytes, which drops the least recently used contexts first. If
@@ -84,7 +84,7 @@ func (s *contextStore) keep(user, base string, whole *plannerv1.TaskContext) str
 	} else {
 		head := withoutLimits(whole)
 		head.History = nil
-		c.bytes = entryOverhead*(1+len(head.GetRounds())+len(head.GetTools())) + proto.Size(head)
+		c.bytes = entryOverhead*(1+len(head.GetRounds())+len(head.GetTools())+len(head.GetMessages())) + proto.Size(head)
 	}
 	for _, e := range added {
 		c.bytes += entryOverhead + proto.Size(e)

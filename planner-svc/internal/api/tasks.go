@@ -25,6 +25,15 @@ type subtaskPlanner interface {
 	Reflect(context.Context, *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error)
 }
 
+// chatPlanner is a planner that can take part in conversations.
+type chatPlanner interface {
+	plan.Planner
+	Decide(context.Context, *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error)
+	SelectTools(context.Context, *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error)
+	SummarizeMemory(context.Context, *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error)
+	Respond(context.Context, *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error)
+}
+
 // forward passes a request to the planner of its task. It fails if the planner is not a P: most planners without a language model do not serve all
 // requests.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
@@ -113,19 +122,19 @@ func (s *server) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*p
 }
 
 func (s *server) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).Decide)
+	return forward(ctx, s, req, chatPlanner.Decide)
 }
 
 func (s *server) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).SelectTools)
+	return forward(ctx, s, req, chatPlanner.SelectTools)
 }
 
 func (s *server) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).SummarizeMemory)
+	return forward(ctx, s, req, chatPlanner.SummarizeMemory)
 }
 
 func (s *server) Respond(ctx context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
-	return forward(ctx, s, req, (*plan.Model).Respond)
+	return forward(ctx, s, req, chatPlanner.Respond)
 }
 
 func (s *server) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest) (*plannerv1.PlanStepsResponse, error) {

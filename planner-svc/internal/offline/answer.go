@@ -17,9 +17,15 @@ import (
 // write returns the answer and the goal result. If emit is not nil, it emits the answer paragraph by paragraph.
 func (w *work) write(cutShort string, emit func(string) error) (answer string, goalResult plannerv1.GoalResult, err error) {
 	paragraphs, fulfilled := w.answer(cutShort)
+	answer, err = w.sign(paragraphs, emit)
 	if goalResult = plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED; fulfilled {
 		goalResult = plannerv1.GoalResult_GOAL_RESULT_FULFILLED
 	}
+	return answer, goalResult, err
+}
+
+// sign joins paragraphs and says who wrote them. If emit is not nil, it emits them one by one.
+func (w *work) sign(paragraphs []string, emit func(string) error) (answer string, err error) {
 	paragraphs = append(paragraphs, w.l.Pick("(Written by the offline planner, without a language model.)", "（由离线规划器生成，未使用语言模型。）"))
 	for i, text := range paragraphs {
 		if i > 0 {
@@ -30,7 +36,7 @@ func (w *work) write(cutShort string, emit func(string) error) (answer string, g
 			err = emit(text)
 		}
 	}
-	return answer, goalResult, err
+	return answer, err
 }
 
 // answer writes the results, the failures and the parts of the goal that were not understood, in paragraphs. fulfilled is false if a part of the

@@ -59,7 +59,12 @@ func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 
 // GenerateAnswer implements plan.Planner.
 func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	_, reached, err := p.newWork(req.GetContext()).write(req.GetCutShort(), emit)
+	w := p.newWork(req.GetContext())
+	if req.GetExplainError() {
+		_, err := w.sign(w.explain(), emit)
+		return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}, err
+	}
+	_, reached, err := w.write(req.GetCutShort(), emit)
 	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: reached}, err
 }
 

@@ -40,11 +40,12 @@ type demand struct {
 // because a person may have edited them.
 func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 	w := &work{l: prompt.LangOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
-	if len(tc.GetGoal()) > input.MostText {
+	goal := goalOf(tc)
+	if len(goal) > input.MostText {
 		w.notUnderstood = append(w.notUnderstood, w.l.Say("more than %d bytes", "超过 %d 字节的内容", input.MostText))
 		return w
 	}
-	for _, text := range split(tc.GetGoal()) {
+	for _, text := range split(goal) {
 		ch := w.choose(input.Scan(text), len(w.demands) > 0)
 		if ch.notUnderstood != "" {
 			w.notUnderstood = append(w.notUnderstood, ch.notUnderstood)
@@ -52,7 +53,7 @@ func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
 		w.demands = append(w.demands, demand{text: text, choice: ch})
 	}
 	if len(w.demands) == 0 {
-		w.notUnderstood = append(w.notUnderstood, tc.GetGoal())
+		w.notUnderstood = append(w.notUnderstood, goal)
 	}
 	for _, e := range tc.GetHistory() {
 		w.extras = append(w.extras, result.Of(e))

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -98,8 +99,9 @@ func (m *Model) Respond(ctx context.Context, req *plannerv1.RespondRequest) (res
 
 // hasDecision reports whether a text holds a JSON object with a decision.
 func hasDecision(text string) bool {
-	_, ok := strictjson.Member(extractJSON(text), "decision")
-	return ok
+	object := extractJSON(text)
+	_, ok := strictjson.Member(object, "decision")
+	return ok && json.Valid([]byte(object))
 }
 
 // response returns the response of an answer, or the problem with the answer. With mustComplete, a text that comes with a call is the reply.
@@ -125,4 +127,33 @@ func (c *conversation) response(a *respondAnswer, mustComplete bool) (*plannerv1
 		return nil, err
 	}
 	return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, NextCall: step, Text: cmp.Or(text, step.GetDescription())}, nil
+}
+
+// summarizeConversation summarizes the conversation's messages but the last keepLast, if the conversation takes more than this share of the model's window (B13).
+func (s *session) summarizeConversation(ctx context.Context, share float64, keepLast int) (*plannerv1.SummarizeMemoryResponse, error) {
+	covered := max(0, len(s.messages)-keepLast)
+	if float64(estimate(s.goalPage(nil))) <= share*float64(s.info.ContextWindow) {
+		covered = 0
+	}
+	var texts []string
+	for _, m := range s.messages[:covered] {
+		texts = append(texts, prompt.Line(m.GetSender())+":\n"+prompt.Fence(cut(m.GetText(), s.maxPrompt()))+"\n\n")
+	}
+	res := &plannerv1.SummarizeMemoryResponse{CoveredMessages: uint32(covered)}
+	if covered > 0 {
+		var err error
+		if res.Summary, err = s.summarize(ctx, s.tc.GetConversationSummary(), texts); err != nil {
+			return nil, err
+		}
+	}
+	res.Usage = s.usage()
+	return res, nil
+}
+
+// cut shortens a text to a number of bytes.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + " […]"
 }

@@ -174,9 +174,12 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 // summaryTokens bounds a summary, in tokens.
 const summaryTokens = 1500
 
-// SummarizeMemory summarizes the steps that the context's memory does not cover, and the request's messages.
+// SummarizeMemory summarizes the steps that the context's memory does not cover, and the request's messages; with a context share, the conversation.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
 	s := m.session(req.GetContext())
+	if share := req.GetContextShare(); share > 0 {
+		return s.summarizeConversation(ctx, share, int(req.GetKeepLast()))
+	}
 	history, memory := s.tc.GetHistory(), s.tc.GetMemory()
 	texts := s.digests(history[summarized(memory, history):])
 	for _, message := range req.GetMessages() {

@@ -72,12 +72,14 @@ func hostileTask(text string) *plannerv1.TaskContext {
 	return tc
 }
 
+// cutNotes matches the notes that an output was cut, which tell its length.
+var cutNotes = regexp.MustCompile(`\n\[cut: \d+ of \d+ bytes are left; read_output \{"step": "step-\d+", "offset": \d+\} reads on\]`)
+
 // Rendering never lets a hostile text out of its fence: without what is fenced, the prompt is the same whatever the text.
 func TestHostileTextStaysInItsFence(t *testing.T) {
 	if len(hostile) < 40 {
 		t.Fatalf("only %d texts", len(hostile))
 	}
-	cuts := regexp.MustCompile(`\n\[cut: \d+ of \d+ bytes are left; read_output \{"step": "step-\d+", "offset": \d+\} reads on\]`)
 	render := func(text string, tools bool) string {
 		f := native(says(`{"answer":"ok"}`))
 		f.info.Tools = tools
@@ -107,7 +109,7 @@ func TestHostileTextStaysInItsFence(t *testing.T) {
 		if !whole {
 			t.Errorf("%.60q: a fence is broken", text)
 		}
-		return cuts.ReplaceAllString(rest, "")
+		return cutNotes.ReplaceAllString(rest, "")
 	}
 	for _, tools := range []bool{true, false} {
 		want := render("harmless", tools)

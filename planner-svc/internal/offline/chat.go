@@ -1,0 +1,93 @@
+package offline
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/planner-svc/internal/lang"
+	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/result"
+)
+
+// goalOf returns the task's goal. From a message of a conversation it removes the words that address the agent: `@helper`, and `helper,` or `helper:` at its
+// beginning.
+func goalOf(tc *plannerv1.TaskContext) string {
+	if tc.GetAgentName() == "" {
+		return tc.GetGoal()
+	}
+	name := regexp.QuoteMeta(tc.GetAgentName())
+	return strings.TrimSpace(regexp.MustCompile(`(?i)@`+name+`[,:，：]?($|[^a-z0-9_.-])|^\s*`+name+`\s*[,:，：]`).ReplaceAllString(tc.GetGoal(), "$1"))
+}
+
+// Decide replies to a message that names the agent, and is silent otherwise.
+func (*Planner) Decide(_ context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
+	tc := req.GetContext()
+	l := prompt.LangOf(tc)
+	named := regexp.MustCompile(`(?i)(?:^|[^a-z0-9])` + regexp.QuoteMeta(tc.GetAgentName()) + `(?:$|[^a-z0-9])`)
+	if tc.GetAgentName() != "" && named.MatchString(tc.GetGoal()) {
+		return &plannerv1.DecideResponse{Decision: plannerv1.Decision_DECISION_REPLY, Reason: l.Pick("The message names the agent.", "消息提到了该智能体。"), Usage: &commonv1.Usage{}}, nil
+	}
+	return &plannerv1.DecideResponse{Decision: plannerv1.Decision_DECISION_SILENT, Usage: &commonv1.Usage{},
+		Reason: l.Pick("The message does not name the agent. Without a language model, that is all there is to decide by.", "消息没有提到该智能体；没有语言模型时，只能据此判断。")}, nil
+}
+
+// SelectTools chooses the next call for the message.
+func (p *Planner) SelectTools(_ context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
+	res := &plannerv1.SelectToolsResponse{Usage: &commonv1.Usage{}}
+	if next := p.newWork(req.GetContext()).next; next != nil {
+		res.Steps = append(res.Steps, next)
+	}
+	return res, nil
+}
+
+// Respond makes the first call that the message needs, and replies when its result is there. It makes no further call, because the message that asks for the
+// call can hold only what is to be done, not what is done.
+func (p *Planner) Respond(_ context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
+	w := p.newWork(req.GetContext())
+	if w.next != nil && len(w.tc.GetHistory()) == 0 && !req.GetMustComplete() {
+		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, NextCall: w.next, Text: goalOf(w.tc), Usage: &commonv1.Usage{}}, nil
+	}
+	text, _, err := w.write("", nil)
+	return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: text, Usage: &commonv1.Usage{}}, err
+}
+
+// SummarizeMemory shortens each step and each message. A conversation needs no summary, because the planner reads only its newest message.
+func (*Planner) SummarizeMemory(_ context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
+	const maxText = 500 // characters
+	res := &plannerv1.SummarizeMemoryResponse{Usage: &commonv1.Usage{}}
+	if req.GetContextShare() > 0 {
+		return res, nil
+	}
+	tc := req.GetContext()
+	l := prompt.LangOf(tc)
+	var lines []string
+	if m := tc.GetMemory(); m != nil {
+		lines = append(lines, lang.Clip(m.GetSummary(), 2*maxText))
+	}
+	for _, e := range tc.GetHistory() {
+		text := e.GetToolId() + l.Pick(": ", "：")
+		if r := result.Of(e); r.OK() {
+			text += r.Text()
+		} else {
+			text += (&work{l: l}).failureText(e)
+		}
+		lines = append(lines, lang.Clip(strings.TrimSpace(text), maxText))
+	}
+	for _, m := range req.GetMessages() {
+		for _, part := range m.GetParts() {
+			lines = append(lines, lang.Clip(part.GetText(), maxText))
+		}
+	}
+	res.Summary = strings.Join(lines, "\n")
+	return res, nil
+}
+
+// explain writes a reply to the agent's own report of an error.
+func (w *work) explain() []string {
+	return []string{w.tc.GetGoal(), w.l.Pick("The offline planner, which uses no language model, cannot say more about the cause. Whoever added the agent can look at the server with `pawl mcp list`, and ask again once it works.",
+		"离线规划器不使用语言模型，无法进一步说明原因。添加该智能体的用户可以用 `pawl mcp list` 查看服务器，待其恢复后再次提问。")}
+}
