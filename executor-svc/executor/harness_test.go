@@ -18,6 +18,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/grpctest"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/executor"
@@ -52,6 +53,13 @@ type rig struct {
 	stop   func()
 }
 
+// services accepts every caller as a service, which acts on behalf of any user.
+type services struct{}
+
+func (services) Authenticate(context.Context, string) (identity.Principal, error) {
+	return identity.Principal{Sub: "executor", Roles: []identity.Role{identity.RoleService}}, nil
+}
+
 func newRig(t *testing.T, p *fake.Planner) *rig {
 	r := &rig{t: t, dir: t.TempDir(), planner: p, pool: fake.NewPool()}
 	r.cfg.DrainTimeout = time.Minute
@@ -63,10 +71,14 @@ func newRig(t *testing.T, p *fake.Planner) *rig {
 func (r *rig) start() {
 	r.t.Helper()
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	fakes := serve.Options{Log: log}
+	if r.options.Auth != nil {
+		fakes.Auth = services{}
+	}
 	deps := executor.Deps{
 		Log:     log,
-		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, serve.Options{Log: log}),
-		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, serve.Options{Log: log}),
+		Planner: grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(s, r.planner) }, fakes),
+		Pool:    grpctest.Serve(r.t, func(s grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(s, r.pool) }, fakes),
 	}
 	if r.connect != nil {
 		deps.Pool = r.connect(deps.Pool)

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -37,11 +38,14 @@ func users(t *testing.T, r *rig) func(sub string) *user {
 	keys := openKeys(t)
 	r.options.Auth = keys
 	r.start()
-	return func(sub string) *user {
-		conn := r.dial(keys.Ephemeral(sub, []identity.Role{identity.RoleUser}))
-		return &user{
-			t: t, tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn), TopicServiceClient: conversationv1.NewTopicServiceClient(conn),
-		}
+	return func(sub string) *user { return r.user(keys.Ephemeral(sub, []identity.Role{identity.RoleUser})) }
+}
+
+// user returns the clients of the user with a key; without keys there is one user.
+func (r *rig) user(key string) *user {
+	conn := r.dial(key)
+	return &user{
+		t: r.t, tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn), TopicServiceClient: conversationv1.NewTopicServiceClient(conn),
 	}
 }
 
@@ -94,7 +98,7 @@ func (u *user) eventsUntil(topicID string, after uint64, last func(*conversation
 			return events
 		}
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		u.t.Fatalf("WatchTopic: %v, after %s", err, topicTypes(events))
 	}
 	return events
@@ -327,7 +331,7 @@ func TestParticipants(t *testing.T) {
 	var seen []*conversationv1.TopicEvent
 	for {
 		e, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -136,10 +136,25 @@ type Event struct {
 
 // Events reads a task's stream until each returns false. The last event of a stream is `end`; a stream that ends earlier is an error. Without events
 // after `after`, the response for a task that has ended is 204, and Events returns nil.
-func (c REST) Events(ctx context.Context, id string, after uint64, each func(Event) bool) error {
+func (c REST) Events(ctx context.Context, id string, after uint64, each func(Event) bool) (err error) {
+	watched := c.watch(ctx, "/v1/tasks/"+id+"/events", after, func(e Event) bool {
+		if e.Name != "end" {
+			e.Task = &executorv1.ExecutorEvent{}
+			if err = protojson.Unmarshal([]byte(e.Data), e.Task); err != nil {
+				err = fmt.Errorf("event %s: %w", e.ID, err)
+				return false
+			}
+		}
+		return each(e)
+	})
+	return cmp.Or(err, watched)
+}
+
+// watch reads the events of a path after a seq until each returns false.
+func (c REST) watch(ctx context.Context, path string, after uint64, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+"/v1/tasks/"+id+"/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Base+path, nil)
 	if err != nil {
 		return err
 	}
@@ -169,12 +184,6 @@ func readEvents(r io.Reader, each func(Event) bool) error {
 		case lines.Text() == "" && e.Data != "":
 			if e.Name == "error" { // the stream was cut off
 				return problem(0, strings.NewReader(e.Data))
-			}
-			if e.Name != "end" {
-				e.Task = &executorv1.ExecutorEvent{}
-				if err := protojson.Unmarshal([]byte(e.Data), e.Task); err != nil {
-					return fmt.Errorf("event %s: %w", e.ID, err)
-				}
 			}
 			if !each(e) {
 				return nil

@@ -182,7 +182,7 @@ func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *jour
 		return err
 	}
 	for agent, id := range tasks {
-		reason := ""
+		var reason string
 		switch {
 		case t.RolledBack(m.Seq):
 			reason = "the message was rolled back"

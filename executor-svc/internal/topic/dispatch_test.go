@@ -1,0 +1,203 @@
+package topic_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/serve"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
+)
+
+// book is a journal of private topics, each with the agent A.
+type book struct {
+	journal.Journal // nil: other methods are not called
+
+	mu     sync.Mutex // guards the fields below
+	posts  []journal.Outgoing
+	outbox []journal.Outgoing
+	// fails makes the next reads of the outbox fail.
+	fails  int
+	rolled map[string]bool // topics of which everything was rolled back
+	silent []string
+}
+
+func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if reason := p.Facts[0].GetAgentSilent(); reason != "" {
+		b.silent = append(b.silent, p.TopicID+": "+reason)
+		return 0, true, nil
+	}
+	n := uint64(len(b.posts) + 1)
+	o := journal.Outgoing{No: n, Outgoing: &storagev1.Outgoing{TopicId: p.TopicID, Seq: n}}
+	b.posts, b.outbox = append(b.posts, o), append(b.outbox, o)
+	return n, true, nil
+}
+
+func (b *book) Outbox(_ context.Context, after uint64, limit int) (out []journal.Outgoing, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fails > 0 {
+		b.fails--
+		return nil, errors.New("the disk is gone")
+	}
+	for _, o := range b.outbox {
+		if o.No > after && len(out) < limit {
+			out = append(out, o)
+		}
+	}
+	return out, nil
+}
+
+func (b *book) Dispatched(_ context.Context, numbers []uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outbox = slices.DeleteFunc(b.outbox, func(o journal.Outgoing) bool { return slices.Contains(numbers, o.No) })
+	return nil
+}
+
+func (b *book) Topic(_ context.Context, id string) (*journal.Topic, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id == "deleted" {
+		return nil, journal.ErrNotFound
+	}
+	t := &journal.Topic{ID: id, Topic: of("ann", "A"), State: &storagev1.TopicState{}}
+	if b.rolled[id] {
+		t.State.RolledBack = []*storagev1.SeqRange{{First: 1, Last: 1000}}
+	}
+	return t, nil
+}
+
+func (b *book) Messages(_ context.Context, q journal.MessageQuery) (journal.MessagePage, error) {
+	return journal.MessagePage{Messages: []journal.TopicMessage{{
+		Seq: q.From + 1, TopicMessage: &storagev1.TopicMessage{Id: fmt.Sprint("m", q.From+1), Sender: "ann", Text: "x"},
+	}}}, nil
+}
+
+// desk creates tasks. A request of a topic in refuse fails with that error once.
+type desk struct {
+	mu        sync.Mutex // guards the fields below
+	refuse    map[string][]error
+	created   []string
+	cancelled []string
+	onCreate  func(c topic.Considerer)
+}
+
+func (d *desk) CreateChat(_ context.Context, c topic.Considerer, m *journal.TopicMessage) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := c.Chat.GetTopicId()
+	if left := d.refuse[id]; len(left) > 0 {
+		d.refuse[id] = left[1:]
+		return "", left[0]
+	}
+	if d.onCreate != nil {
+		d.onCreate(c)
+	}
+	d.created = append(d.created, id+"/"+m.GetId())
+	return "task of " + m.GetId(), nil
+}
+
+func (d *desk) all() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.created, " ")
+}
+
+func (d *desk) CancelChat(_ context.Context, id, reason string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cancelled = append(d.cancelled, id+": "+reason)
+	return nil
+}
+
+// dispatcher runs a dispatcher in a bubble, and returns the wrapped journal.
+func dispatcher(t *testing.T, b *book, d *desk) journal.Journal {
+	hub := topic.NewHub(b, serve.NewBudget("test", 1<<20))
+	j := hub.Wrap(b)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		(&topic.Dispatcher{Journal: j, Hub: hub, Tasks: d, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return j
+}
+
+func post(t *testing.T, j journal.Journal, topicID string) {
+	t.Helper()
+	_, _, err := j.Post(t.Context(), journal.Post{TopicID: topicID, Facts: []*storagev1.TopicFact{{
+		Kind: &storagev1.TopicFact_Message{Message: &storagev1.TopicMessage{Sender: "ann"}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What fails for a while is repeated, in the topic's order, and holds up no other topic. Nothing is read while there is nothing to do.
+func TestDispatchIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
+		b, d := &book{fails: 3}, &desk{refuse: map[string][]error{"a": {down, down}}}
+		j := dispatcher(t, b, d)
+		for _, id := range []string{"a", "a", "b", "a", "deleted"} {
+			post(t, j, id)
+		}
+		synctest.Wait()
+		if got := d.all(); got != "" {
+			t.Errorf("created while the journal failed: %s", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := d.all(); got != "b/m3 a/m1 a/m2 a/m4" {
+			t.Errorf("created: %s", got)
+		}
+		if len(b.outbox) != 0 || len(b.silent) != 0 {
+			t.Errorf("left: %v, silent: %v", b.outbox, b.silent)
+		}
+	})
+}
+
+func TestTaskThatCannotBeCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d := &book{}, &desk{refuse: map[string][]error{"a": {errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "there is no agent")}}}
+		post(t, dispatcher(t, b, d), "a")
+		synctest.Wait()
+		if len(b.outbox) != 0 || len(d.created) != 0 || !slices.Equal(b.silent, []string{"a: there is no agent"}) {
+			t.Errorf("left: %v, created: %v, silent: %v", b.outbox, d.created, b.silent)
+		}
+	})
+}
+
+// A rollback that comes while the task is created cancels it.
+func TestRollbackDuringDispatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &book{rolled: map[string]bool{}}
+		d := &desk{onCreate: func(topic.Considerer) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.rolled["a"] = true
+		}}
+		post(t, dispatcher(t, b, d), "a")
+		synctest.Wait()
+		if len(b.outbox) != 0 || !slices.Equal(d.cancelled, []string{"task of m1: the message was rolled back"}) {
+			t.Errorf("left: %v, cancelled: %v", b.outbox, d.cancelled)
+		}
+	})
+}
