@@ -20,6 +20,7 @@ import (
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/flow/chat"
 	"pawl.dev/executor-svc/internal/flow/coding"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
@@ -102,7 +103,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	j = hub.Wrap(j)
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
-	flows := flowsByName(agent.New(), coding.Flow{})
+	flows := flowsByName(agent.New(), coding.Flow{}, chat.Flow{})
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j, Watching: watching,
 		Runner: runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),

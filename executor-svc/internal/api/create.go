@@ -60,6 +60,9 @@ func (s *Tasks) create(ctx context.Context, req *executorv1.CreateTaskRequest) (
 	if err != nil {
 		return "", err
 	}
+	if err := s.Flows[head.GetFlow()].Accepts(head); err != nil {
+		return "", err
+	}
 	head.RequestHash = hash
 	// A concurrent repeat of the request may have created the task, which must not be superseded.
 	if id, err := s.repeated(ctx, who.Sub, req.GetRequestId(), hash); id != "" || err != nil {

@@ -62,6 +62,10 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	kept := firstFacts(records, seq)
 	now := time.Now().UnixNano()
 	head, user := proto.CloneOf(t.Head), t.Head.GetUserSub()
+	head.Chat = nil // the message has its answer; a second one would come from nowhere
+	if err := f.Accepts(head); err != nil {
+		return "", err
+	}
 	head.TraceParent = engine.TraceParent(ctx)
 	head.RequestId, head.RequestHash, head.CreateTime = req.GetRequestId(), hash, now
 	if req.GetGoal() != "" {

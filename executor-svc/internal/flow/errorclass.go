@@ -91,3 +91,15 @@ func ClassOf(e *storagev1.ErrorNote) executorv1.ErrorClass {
 	}
 	return recoverable
 }
+
+// InputMayHelp reports whether another input could succeed; none can if the tool could not be reached or is forbidden.
+func InputMayHelp(e *storagev1.ErrorNote) bool {
+	switch e.GetReason() {
+	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
+		commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
+		commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
+		commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
+		return true
+	}
+	return false
+}

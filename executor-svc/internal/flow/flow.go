@@ -28,6 +28,8 @@ type Flow interface {
 	Kind() string
 	// PlanOptions returns options with defaults for what is absent; nil if the flow has no plan.
 	PlanOptions(o *executorv1.PlanOptions) *executorv1.PlanOptions
+	// Accepts returns why the flow cannot run a new task with this head; nil if it can.
+	Accepts(h *storagev1.TaskHead) error
 	// Start returns the first state of a new task.
 	Start() *storagev1.Checkpoint
 	// Apply handles one input. lane is the lane whose action sent it; 0 if no action did. It changes t.State in place. If it returns an error,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,6 +31,17 @@ func WaitNumber(id string) uint32 {
 		return 0
 	}
 	return uint32(n)
+}
+
+// nameLength bounds a name that is the beginning of a goal.
+const nameLength = 40
+
+// Name returns the name of a task without one: its goal, shortened.
+func Name(goal string) string {
+	if utf8.RuneCountInString(goal) <= nameLength {
+		return goal
+	}
+	return string([]rune(goal)[:nameLength-1]) + "…"
 }
 
 // AnswerID names the n-th answer to a task's goal.

@@ -128,8 +128,10 @@ type (
 		NotReached bool
 		// CutShort says why the task ended early; empty if the planner chose to answer.
 		CutShort string
-		Err      *storagev1.ErrorNote
-		Usage    *storagev1.Usage
+		// Media are the media of the task's outputs, if the answer is a message of a topic.
+		Media []*storagev1.Media
+		Err   *storagev1.ErrorNote
+		Usage *storagev1.Usage
 	}
 	// PlanCreated ends CreatePlan.
 	PlanCreated struct {
@@ -198,6 +200,16 @@ func AskEnd(in Input) (u *storagev1.Usage, e *storagev1.ErrorNote, ends bool) {
 	case PlanCreated:
 		return in.Usage, in.Err, true
 	case Thought:
+		return in.Usage, in.Err, true
+	case Decided:
+		return in.Usage, in.Err, true
+	case ToolsListed:
+		return in.Usage, in.Err, true
+	case ToolsSelected:
+		return in.Usage, in.Err, true
+	case Summarized:
+		return in.Usage, in.Err, true
+	case Responded:
 		return in.Usage, in.Err, true
 	}
 	return nil, nil, false

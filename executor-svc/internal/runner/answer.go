@@ -21,13 +21,17 @@ import (
 )
 
 // answer returns the Run that lets the planner write the answer, which says what each subtask of a plan has reached. Pieces that arrive close
-// together become one event.
+// together become one event. An answer to a message of a topic has the media of the steps' outputs.
 func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort string) Run {
 	var subtasks []*plannerv1.SubtaskState
 	if log.Plan != nil {
 		for _, st := range log.Plan.Subtasks {
 			subtasks = append(subtasks, subtaskState(st))
 		}
+	}
+	var media []*storagev1.Media
+	if s.head.GetChat() != nil {
+		media = mediaOfSteps(log)
 	}
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
@@ -37,8 +41,8 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 			cutShort += repeatedCallNote(c.GetHistory())
 		}
 		var full strings.Builder
-		out := flow.Answered{CutShort: cutShort}
-		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks}
+		out := flow.Answered{CutShort: cutShort, Media: media}
+		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks, ExplainError: s.head.GetChat().GetMcpError()}
 		end, err := s.writeAnswer(ctx, c, req, &out.Usage, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})

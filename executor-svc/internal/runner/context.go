@@ -53,6 +53,7 @@ func (s *Session) emptyContext(t *flow.Task, l *storagev1.Lane) *plannerv1.TaskC
 	if m := t.State.GetMemory(); m != nil {
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
+	s.addConversation(c)
 	b := modelBudget(t, l)
 	c.ModelCallsLeft, c.TokensLeft, c.CostNanoUsdLeft = b.ModelCalls, b.Tokens, b.CostNanoUsd
 	return c

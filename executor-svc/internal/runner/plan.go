@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,15 +17,12 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// nameLength bounds the part of the goal that is the task's name if the planner gives none.
-const nameLength = 40
-
 // plan returns the Run that asks the planner for the next step. If begin is true, it also asks for the task's name and risk.
 func (s *Session) plan(c *plannerv1.TaskContext, lane uint32, begin bool) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		p := &planRun{s: s, c: c, lane: lane, emit: emit}
 		if begin {
-			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
+			p.begun = &flow.Begun{Tools: &storagev1.ToolsLoaded{}, Name: flow.Name(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		}
 		if tools, err := s.toolset(ctx); err != nil {
 			p.out.Err = errorNote(fmt.Errorf("loading the tools: %w", err))
@@ -181,11 +177,4 @@ func (p *planRun) stream(ctx context.Context, c *plannerv1.TaskContext, o []grpc
 			NotReached: res.GetGoalResult() == plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED,
 		}, err
 	}
-}
-
-func shorten(goal string) string {
-	if utf8.RuneCountInString(goal) <= nameLength {
-		return goal
-	}
-	return string([]rune(goal)[:nameLength-1]) + "…"
 }

@@ -82,6 +82,8 @@ type Session struct {
 	log   *slog.Logger
 	// Notify, if set, receives inputs that do not come from an action.
 	Notify func(flow.Input)
+	// Conversation is the conversation that the task's message belongs to. It is set before the first action, and guarded by mu from then on.
+	Conversation Conversation
 
 	// loading is a lock for loading the tools; unlike a mutex, it can be waited for with a context.
 	loading chan struct{}
@@ -162,7 +164,7 @@ func (s *Session) ask(t *flow.Task, log *history.Log, l *storagev1.Lane, q flow.
 	case flow.Reflect:
 		return s.reflect(s.subtaskContext(t, log, l), subtaskOf(log, l))
 	}
-	return nil
+	return s.askAboutMessage(t, log, l, q)
 }
 
 // AsUser returns a context for calls in the name of the task's user, because a task outlives the credential it was created with. The

@@ -26,7 +26,7 @@ import (
 // createPlan returns the Run that asks the planner for a plan of subtasks and its risk.
 func (s *Session) createPlan(c *plannerv1.TaskContext, q flow.CreatePlan) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.PlanCreated{Tools: &storagev1.ToolsLoaded{}, Name: shorten(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
+		out := flow.PlanCreated{Tools: &storagev1.ToolsLoaded{}, Name: flow.Name(validUTF8(c.GetGoal())), Risk: &storagev1.RiskNote{}}
 		if err := s.askPlan(ctx, c, q, &out); err != nil {
 			out.Err = errorNote(fmt.Errorf("making the plan: %w", err))
 		}
@@ -52,7 +52,7 @@ func (s *Session) askPlan(ctx context.Context, c *plannerv1.TaskContext, q flow.
 		return err
 	}
 	out.MainTask = cmp.Or(validUTF8(plan.GetMainTask()), out.Name)
-	out.Name = shorten(out.MainTask)
+	out.Name = flow.Name(out.MainTask)
 	for _, st := range plan.GetSubtasks() {
 		out.Subtasks = append(out.Subtasks, plannedSubtask(st))
 	}

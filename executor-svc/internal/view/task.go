@@ -90,7 +90,7 @@ func wait(h *storagev1.TaskHead, c *storagev1.Checkpoint, w *storagev1.Wait) *ex
 		CreateTime: timestamp(w.GetCreateTime()), Deadline: timestamp(w.GetDeadline()), Url: w.GetUrl(),
 	}
 	if w.GetOrdinal() != 0 {
-		out.StepId, out.RejectFailsStep = flow.StepID(w.GetOrdinal()), h.GetPlanOptions() != nil
+		out.StepId, out.RejectFailsStep = flow.StepID(w.GetOrdinal()), h.GetPlanOptions() != nil || h.GetChat() != nil
 	}
 	if s := flow.ActiveStep(c, w.GetOrdinal()); s != nil {
 		out.SubtaskId, out.ToolId, out.Risk = s.GetSubtaskId(), s.GetToolId(), risk(s.GetRisk())

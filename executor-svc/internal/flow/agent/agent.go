@@ -94,7 +94,7 @@ func (rules) StepEnded(l step.Lane, _ *storagev1.ActiveStep, next *flow.Planned)
 func (rules) Recover(l step.Lane, s *storagev1.ActiveStep, e *storagev1.ErrorNote, o commonv1.Outcome) executorv1.Recovery {
 	confirm, limits := l.Task.Head.GetConfirm(), l.Task.Head.GetLimits()
 	switch {
-	case o == commonv1.Outcome_OUTCOME_UNKNOWN || !inputMayHelp(e):
+	case o == commonv1.Outcome_OUTCOME_UNKNOWN || !flow.InputMayHelp(e):
 	case confirm == executorv1.Confirm_CONFIRM_ALWAYS || confirm == executorv1.Confirm_CONFIRM_UNSPECIFIED:
 		return executorv1.Recovery_RECOVERY_ASK
 	case l.Task.Head.GetPlaybook() != "": // it gives the input, and says what comes after a failure
@@ -105,18 +105,6 @@ func (rules) Recover(l step.Lane, s *storagev1.ActiveStep, e *storagev1.ErrorNot
 		return executorv1.Recovery_RECOVERY_STOP
 	}
 	return executorv1.Recovery_RECOVERY_CONTINUE
-}
-
-// inputMayHelp reports whether another input could succeed; none can if the tool could not be reached or is forbidden.
-func inputMayHelp(e *storagev1.ErrorNote) bool {
-	switch e.GetReason() {
-	case commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT,
-		commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
-		commonv1.ErrorReason_ERROR_REASON_UNKNOWN_ERROR,
-		commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED:
-		return true
-	}
-	return false
 }
 
 // StepFailed implements step.Rules: it plans the next step, unless too many steps have failed.

@@ -29,6 +29,9 @@ var _ flow.Flow = Flow{}
 // Kind implements flow.Flow.
 func (Flow) Kind() string { return Kind }
 
+// Accepts implements flow.Flow.
+func (Flow) Accepts(*storagev1.TaskHead) error { return nil }
+
 // Start implements flow.Flow.
 func (Flow) Start() *storagev1.Checkpoint { return step.NewCheckpoint(phaseCreatePlan) }
 

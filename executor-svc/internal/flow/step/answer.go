@@ -10,8 +10,14 @@ import (
 // Started records the tools, and the task's name and risk.
 func (l Lane) Started(tools *storagev1.ToolsLoaded, name string, risk *storagev1.RiskNote) {
 	l.SetStatus(taskRunning)
-	l.Checkpoint.Name, l.Checkpoint.Risk = name, risk
 	l.AddFact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: tools}})
+	l.Named(name, risk)
+}
+
+// Named records the task's name and risk, with which the task starts to run.
+func (l Lane) Named(name string, risk *storagev1.RiskNote) {
+	l.SetStatus(taskRunning)
+	l.Checkpoint.Name, l.Checkpoint.Risk = name, risk
 	l.Checkpoint.FlowStartSeq = l.Checkpoint.GetLastSeq() + uint64(len(l.facts)) + 1
 	l.AddFact(&storagev1.Fact{Kind: &storagev1.Fact_FlowStart{FlowStart: &storagev1.FlowStart{Name: name, Risk: risk}}})
 }

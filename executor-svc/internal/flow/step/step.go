@@ -74,6 +74,9 @@ type Rules interface {
 // Machine applies inputs to tasks by the rules of a flow.
 type Machine struct{ Rules Rules }
 
+// Accepts implements flow.Flow.
+func (Machine) Accepts(*storagev1.TaskHead) error { return nil }
+
 // Kind implements flow.Flow.
 func (m Machine) Kind() string { return m.Rules.Kind() }
 
@@ -183,7 +186,8 @@ func (l Lane) applyStepInput(in flow.Input) bool {
 // not count, because it comes from the tool.
 func advances(in flow.Input) bool {
 	switch in.(type) {
-	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered, flow.PlanCreated, flow.Thought:
+	case flow.Begun, flow.Planned, flow.Called, flow.Elicited, flow.Derived, flow.Diagnosed, flow.ToolRefreshed, flow.Answered, flow.PlanCreated, flow.Thought,
+		flow.Decided, flow.ToolsListed, flow.ToolsSelected, flow.Summarized, flow.Responded:
 		return true
 	}
 	return false

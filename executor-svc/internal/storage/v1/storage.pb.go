@@ -61,6 +61,16 @@ const (
 	Phase_PHASE_THINK Phase = 14
 	// The planner reflects on the lane's subtask.
 	Phase_PHASE_REFLECT Phase = 15
+	// The planner decides whether the agent responds to the message.
+	Phase_PHASE_DECIDE Phase = 16
+	// The tools are listed.
+	Phase_PHASE_LIST_TOOLS Phase = 17
+	// The planner selects tools of the lane's server.
+	Phase_PHASE_SELECT_TOOLS Phase = 18
+	// The planner summarizes the lane's steps, or the conversation (lane 0).
+	Phase_PHASE_SUMMARIZE Phase = 19
+	// The planner responds to the message with a call or a reply.
+	Phase_PHASE_RESPOND Phase = 20
 )
 
 // Enum value maps for Phase.
@@ -81,6 +91,11 @@ var (
 		13: "PHASE_CREATE_PLAN",
 		14: "PHASE_THINK",
 		15: "PHASE_REFLECT",
+		16: "PHASE_DECIDE",
+		17: "PHASE_LIST_TOOLS",
+		18: "PHASE_SELECT_TOOLS",
+		19: "PHASE_SUMMARIZE",
+		20: "PHASE_RESPOND",
 	}
 	Phase_value = map[string]int32{
 		"PHASE_UNSPECIFIED":  0,
@@ -98,6 +113,11 @@ var (
 		"PHASE_CREATE_PLAN":  13,
 		"PHASE_THINK":        14,
 		"PHASE_REFLECT":      15,
+		"PHASE_DECIDE":       16,
+		"PHASE_LIST_TOOLS":   17,
+		"PHASE_SELECT_TOOLS": 18,
+		"PHASE_SUMMARIZE":    19,
+		"PHASE_RESPOND":      20,
 	}
 )
 
@@ -395,7 +415,9 @@ type Chat struct {
 	// The number of messages by which the process has re-entered itself.
 	Rounds uint32 `protobuf:"varint,14,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// The names of the other agents of the topic.
-	OtherAgents   []string `protobuf:"bytes,15,rep,name=other_agents,json=otherAgents,proto3" json:"other_agents,omitempty"`
+	OtherAgents []string `protobuf:"bytes,15,rep,name=other_agents,json=otherAgents,proto3" json:"other_agents,omitempty"`
+	// The share of the model's context that messages may take before the oldest are summarised; 0: the default.
+	ContextShare  float64 `protobuf:"fixed64,16,opt,name=context_share,json=contextShare,proto3" json:"context_share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +555,13 @@ func (x *Chat) GetOtherAgents() []string {
 		return x.OtherAgents
 	}
 	return nil
+}
+
+func (x *Chat) GetContextShare() float64 {
+	if x != nil {
+		return x.ContextShare
+	}
+	return 0
 }
 
 // A call that a message asks for (`ext.tool_call`).
@@ -6976,7 +7005,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vinputs_json\x18\x14 \x01(\tR\n" +
 	"inputsJson\x12@\n" +
 	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12$\n" +
-	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\"\xbf\x03\n" +
+	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\"\xe4\x03\n" +
 	"\x04Chat\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x1d\n" +
 	"\n" +
@@ -6997,7 +7026,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tmcp_error\x18\f \x01(\bR\bmcpError\x12(\n" +
 	"\x04call\x18\r \x01(\v2\x14.storage.v1.ChatCallR\x04call\x12\x16\n" +
 	"\x06rounds\x18\x0e \x01(\rR\x06rounds\x12!\n" +
-	"\fother_agents\x18\x0f \x03(\tR\votherAgents\"d\n" +
+	"\fother_agents\x18\x0f \x03(\tR\votherAgents\x12#\n" +
+	"\rcontext_share\x18\x10 \x01(\x01R\fcontextShare\"d\n" +
 	"\bChatCall\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12\x1d\n" +
 	"\n" +
@@ -7545,7 +7575,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fwait_timeout\x18\x0f \x01(\x03R\vwaitTimeout\x12P\n" +
 	"\x12on_unknown_outcome\x18\x10 \x01(\x0e2\".pawl.executor.v1.OnUnknownOutcomeR\x10onUnknownOutcome\x12@\n" +
 	"\fplan_options\x18\x11 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12@\n" +
-	"\fchat_options\x18\x12 \x01(\v2\x1d.pawl.executor.v1.ChatOptionsR\vchatOptions*\xa1\x02\n" +
+	"\fchat_options\x18\x12 \x01(\v2\x1d.pawl.executor.v1.ChatOptionsR\vchatOptions*\x89\x03\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vPHASE_BEGIN\x10\x01\x12\x0e\n" +
@@ -7567,7 +7597,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"PHASE_IDLE\x10\f\x12\x15\n" +
 	"\x11PHASE_CREATE_PLAN\x10\r\x12\x0f\n" +
 	"\vPHASE_THINK\x10\x0e\x12\x11\n" +
-	"\rPHASE_REFLECT\x10\x0f\"\x04\b\t\x10\tB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
+	"\rPHASE_REFLECT\x10\x0f\x12\x10\n" +
+	"\fPHASE_DECIDE\x10\x10\x12\x14\n" +
+	"\x10PHASE_LIST_TOOLS\x10\x11\x12\x16\n" +
+	"\x12PHASE_SELECT_TOOLS\x10\x12\x12\x13\n" +
+	"\x0fPHASE_SUMMARIZE\x10\x13\x12\x11\n" +
+	"\rPHASE_RESPOND\x10\x14\"\x04\b\t\x10\tB5Z3pawl.dev/executor-svc/internal/storage/v1;storagev1b\x06proto3"
 
 var (
 	file_storage_v1_storage_proto_rawDescOnce sync.Once

@@ -1,0 +1,347 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+
+	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+const (
+	// contextShare is the share of the model's context that a conversation may take if the agent sets none, and keepMessages is how many of the
+	// last messages are never summarized.
+	contextShare = 0.8
+	keepMessages = 5
+	// resultBytes bounds the result of a call in a message that asks for another call.
+	resultBytes = 4000
+	// maxMedia and mediaBytes bound the media of a message.
+	maxMedia   = 20
+	mediaBytes = 3 << 20
+)
+
+// Conversation is what an agent knows of a topic when it works on one of its messages.
+type Conversation struct {
+	// Summary stands for the messages before Messages.
+	Summary string
+	// Messages are the messages before the one that the agent works on, oldest first.
+	Messages []Message
+}
+
+// Message is a message of a topic.
+type Message struct {
+	Seq      uint64
+	Sender   string
+	FromSelf bool
+	Text     string
+}
+
+// addConversation adds the conversation to a context.
+func (s *Session) addConversation(c *plannerv1.TaskContext) {
+	chat := s.head.GetChat()
+	if chat == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.AgentName, c.Speaker, c.ConversationSummary = chat.GetAgent(), chat.GetSender(), s.Conversation.Summary
+	for _, m := range s.Conversation.Messages {
+		c.Messages = append(c.Messages, &plannerv1.ChatMessage{Sender: m.Sender, FromSelf: m.FromSelf, Text: m.Text})
+	}
+}
+
+// askAboutMessage returns the Run that answers a question of a task that answers a message; nil if the question is of another kind.
+func (s *Session) askAboutMessage(t *flow.Task, log *history.Log, l *storagev1.Lane, q flow.Question) Run {
+	switch q := q.(type) {
+	case flow.Decide:
+		return s.decide(s.context(t, log, l))
+	case flow.ListTools:
+		return s.listServers(s.context(t, log, l), q)
+	case flow.SelectTools:
+		return s.selectTools(s.subtaskContext(t, log, l), q.McpID)
+	case flow.Summarize:
+		return s.summarize(s.subtaskContext(t, log, l))
+	case flow.SummarizeConversation:
+		return s.summarizeConversation(s.context(t, log, l))
+	case flow.Respond:
+		return s.respond(s.context(t, log, l), log, q)
+	}
+	return nil
+}
+
+var decisions = map[plannerv1.Decision]conversationv1.AgentDecision_Kind{
+	plannerv1.Decision_DECISION_REPLY:     conversationv1.AgentDecision_KIND_REPLY,
+	plannerv1.Decision_DECISION_SILENT:    conversationv1.AgentDecision_KIND_SILENT,
+	plannerv1.Decision_DECISION_ASK_HUMAN: conversationv1.AgentDecision_KIND_ASK_HUMAN,
+	plannerv1.Decision_DECISION_DELEGATE:  conversationv1.AgentDecision_KIND_DELEGATE,
+}
+
+// decide returns the Run that asks whether and how the agent responds to the message.
+func (s *Session) decide(c *plannerv1.TaskContext) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		var out flow.Decided
+		if tools, err := s.toolset(ctx); err == nil {
+			c.Tools = tools.tools
+		}
+		res, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DecideResponse, error) {
+			chat := s.head.GetChat()
+			return s.r.planner.Decide(ctx, &plannerv1.DecideRequest{Context: c, Sender: chat.GetSender(), Agents: chat.GetOtherAgents()}, o...)
+		})
+		out.Kind, out.Reason = decisions[res.GetDecision()], validUTF8(res.GetReason())
+		out.Question, out.DelegateTo = validUTF8(res.GetQuestion()), validUTF8(res.GetDelegateTo())
+		if err != nil {
+			out.Err = errorNote(fmt.Errorf("deciding whether to respond: %w", err))
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+// listServers returns the Run that lists the tools and chooses the servers to use.
+func (s *Session) listServers(c *plannerv1.TaskContext, q flow.ListTools) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.ToolsListed{Tools: &storagev1.ToolsLoaded{}}
+		tools, err := s.toolset(ctx)
+		if err == nil {
+			c.Tools, out.Tools = tools.tools, tools.loaded
+			out.Servers = serversOf(tools.tools)
+			if q.MaxServers > 0 && len(out.Servers) > q.MaxServers {
+				out.Servers, err = s.chooseServers(ctx, c, q.MaxServers, &out.Usage)
+			}
+		}
+		if call := s.head.GetChat().GetCall(); call != nil && err == nil {
+			out.Call = s.askedCall(ctx, c, call)
+		}
+		if err != nil {
+			out.Err = errorNote(fmt.Errorf("listing the tools: %w", err))
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+// serversOf returns the servers of tools, each once.
+func serversOf(tools []*commonv1.Tool) (ids []string) {
+	for _, t := range tools {
+		if !slices.Contains(ids, t.GetMcpId()) {
+			ids = append(ids, t.GetMcpId())
+		}
+	}
+	return ids
+}
+
+// chooseServers returns the servers of the tools that the planner would call first.
+func (s *Session) chooseServers(ctx context.Context, c *plannerv1.TaskContext, most int, usage **storagev1.Usage) ([]string, error) {
+	res, err := s.askTools(ctx, c, usage)
+	var ids []string
+	for _, p := range res.GetSteps() {
+		if id, _ := flow.ToolName(p.GetToolId()); !slices.Contains(ids, id) && len(ids) < most && p.GetToolId() != flow.Final {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+func (s *Session) askTools(ctx context.Context, c *plannerv1.TaskContext, usage **storagev1.Usage) (*plannerv1.SelectToolsResponse, error) {
+	return askPlanner(ctx, s, c, usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.SelectToolsResponse, error) {
+		return s.r.planner.SelectTools(ctx, &plannerv1.SelectToolsRequest{Context: c}, o...)
+	})
+}
+
+// askedCall returns the step of the call that the message asks for.
+func (s *Session) askedCall(ctx context.Context, c *plannerv1.TaskContext, call *storagev1.ChatCall) *flow.PlannedStep {
+	p := &plannerv1.PlannedStep{
+		ToolId: call.GetToolId(), InputJson: call.GetInputJson(), Description: cmp.Or(call.GetDescription(), "A message asks for this call."),
+	}
+	p.Risk = &commonv1.Risk{Reason: p.GetDescription()}
+	tools, _, err := s.findTool(ctx, c, p.GetToolId())
+	if err == nil {
+		if step := tools.propose(p); step != nil {
+			return step
+		}
+	}
+	step := plannedStep(p)
+	step.Problem = errorNote(cmp.Or(err, toolGone(p.GetToolId()))).GetErrMsg()
+	return step
+}
+
+// selectTools returns the Run that asks for the next calls of a server's tools.
+func (s *Session) selectTools(c *plannerv1.TaskContext, mcpID string) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		var out flow.ToolsSelected
+		tools, err := s.toolsetWith(ctx, mcpID)
+		if err == nil {
+			for _, t := range tools.tools {
+				if t.GetMcpId() == mcpID {
+					c.Tools = append(c.Tools, t)
+				}
+			}
+			var res *plannerv1.SelectToolsResponse
+			res, err = s.askTools(ctx, c, &out.Usage)
+			for _, p := range res.GetSteps() {
+				if p.GetToolId() != flow.Final {
+					out.Steps = append(out.Steps, tools.proposeCall(p, mcpID, c.GetHistory()))
+				}
+			}
+		}
+		if err != nil {
+			out.Err = errorNote(fmt.Errorf("selecting tools of %s: %w", mcpID, err))
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+// proposeCall returns a call that the planner selected. A call of a tool that the server does not have, or that has failed in the same way too
+// often, has a Problem.
+func (t *toolset) proposeCall(p *plannerv1.PlannedStep, mcpID string, history []*plannerv1.HistoryEntry) *flow.PlannedStep {
+	step := t.propose(p)
+	if id, _ := flow.ToolName(p.GetToolId()); step == nil || id != mcpID && !p.GetFromHistory() {
+		step = plannedStep(p)
+		step.Problem = fmt.Sprintf("the server %s has no tool %q", mcpID, step.ToolID)
+	}
+	step.Problem = cmp.Or(step.Problem, t.repeatedFailure(history, step))
+	return step
+}
+
+// summarize returns the Run that summarizes the steps of a context. Without a summary, the steps speak for themselves, so an error is only logged.
+func (s *Session) summarize(c *plannerv1.TaskContext) Run {
+	return func(ctx context.Context, emit func(flow.Input)) {
+		var out flow.Summarized
+		res, err := s.askSummary(ctx, &plannerv1.SummarizeMemoryRequest{Context: c}, &out.Usage)
+		if err != nil {
+			s.log.WarnContext(ctx, "the planner could not summarize the calls", "error", err)
+		}
+		out.Text = validUTF8(res.GetSummary())
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+func (s *Session) askSummary(ctx context.Context, req *plannerv1.SummarizeMemoryRequest, usage **storagev1.Usage) (*plannerv1.SummarizeMemoryResponse, error) {
+	return askPlanner(ctx, s, req.GetContext(), usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.SummarizeMemoryResponse, error) {
+		req.Context = c
+		return s.r.planner.SummarizeMemory(ctx, req, o...)
+	})
+}
+
+// summarizeConversation returns the Run that summarizes the older messages if the conversation does not fit into the agent's share of the context.
+func (s *Session) summarizeConversation(c *plannerv1.TaskContext) Run {
+	share := cmp.Or(s.head.GetChat().GetContextShare(), contextShare)
+	return func(ctx context.Context, emit func(flow.Input)) {
+		var out flow.Summarized
+		if len(c.GetMessages()) > keepMessages {
+			req := &plannerv1.SummarizeMemoryRequest{Context: c, ContextShare: share, KeepLast: keepMessages}
+			res, err := s.askSummary(ctx, req, &out.Usage)
+			if err != nil {
+				out.Err = errorNote(fmt.Errorf("summarizing the conversation: %w", err))
+			}
+			if n := int(res.GetCoveredMessages()); n > 0 && n <= len(c.GetMessages()) {
+				out.Text = validUTF8(res.GetSummary())
+				out.ToSeq = s.setSummary(out.Text, n)
+			}
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+// setSummary replaces the first n messages of the conversation with a summary, and returns the seq of the last of them.
+func (s *Session) setSummary(text string, n int) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seq := s.Conversation.Messages[n-1].Seq
+	s.Conversation = Conversation{Summary: text, Messages: s.Conversation.Messages[n:]}
+	return seq
+}
+
+// respond returns the Run that asks for one further call or the whole reply.
+func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Respond) Run {
+	result, media := newestResult(log), mediaOfSteps(log)
+	return func(ctx context.Context, emit func(flow.Input)) {
+		out := flow.Responded{Result: result, Media: media}
+		tools, err := s.toolset(ctx)
+		if err == nil {
+			c.Tools = tools.tools
+			var res *plannerv1.RespondResponse
+			res, err = askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.RespondResponse, error) {
+				return s.r.planner.Respond(ctx, &plannerv1.RespondRequest{Context: c, MessageType: q.MessageType, MustComplete: q.MustComplete}, o...)
+			})
+			if out.Text = validUTF8(res.GetText()); res.GetDecision() == plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE && res.GetNextCall() != nil {
+				out.Call = plannedStep(res.GetNextCall())
+			}
+		}
+		if err != nil {
+			out.Err = errorNote(fmt.Errorf("responding to the message: %w", err))
+		}
+		if ctx.Err() == nil {
+			emit(out)
+		}
+	}
+}
+
+// newestResult returns the text of the newest step that has ended, cut.
+func newestResult(log *history.Log) string {
+	for _, e := range slices.Backward(log.Entries) {
+		if _, ended := results[e.Status]; ended {
+			text := textOf(e)
+			if len(text) > resultBytes {
+				text = strings.ToValidUTF8(text[:resultBytes], "") + "…"
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// mediaOfSteps returns the media of the steps' outputs, oldest first. What exceeds the bounds of a message is left out.
+func mediaOfSteps(log *history.Log) (all []*storagev1.Media) {
+	size := 0
+	for _, e := range log.Entries {
+		var out stepOutput
+		if e.OutputJSON == "" || json.Unmarshal([]byte(e.OutputJSON), &out) != nil {
+			continue
+		}
+		for _, m := range out.Media {
+			stored := m.stored()
+			if size += len(stored.GetDataBase64()); len(all) == maxMedia || size > mediaBytes {
+				return all
+			}
+			all = append(all, stored)
+		}
+	}
+	return all
+}
+
+// stored returns media of an output as media of a message.
+func (m media) stored() *storagev1.Media {
+	kind, _, _ := strings.Cut(m.MimeType, "/")
+	if m.Type == "image" || m.Type == "audio" {
+		kind = m.Type
+	}
+	if kind != "image" && kind != "audio" && kind != "video" {
+		kind = "file"
+	}
+	data := m.Data
+	if len(data) == 0 {
+		data = []byte(m.Text)
+	}
+	return &storagev1.Media{Type: kind, MimeType: m.MimeType, Url: m.URI, DataBase64: base64.StdEncoding.EncodeToString(data), Name: m.Name}
+}
