@@ -430,6 +430,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 		"at most 1048576 bytes": {Message: &conversationv1.Message{Media: []*conversationv1.Media{
 			{Type: "image", Data: make([]byte, 1<<19)}, {Type: "image", Data: make([]byte, 1<<19+1)},
 		}}},
+		"message.id":                       {Message: &conversationv1.Message{Text: "x", Id: "0190a5c0-0000-7000-8000-000000000000/1"}}, // could be the id of an agent's reply
 		`no participant "bob"`:             {Message: &conversationv1.Message{Text: "x", Mentions: []string{"bob"}}},
 		`no message "none"`:                {Message: &conversationv1.Message{Text: "x", ReplyTo: "none"}},
 		"an answer needs message.reply_to": {Message: &conversationv1.Message{}, Answer: &conversationv1.WaitAnswer{Answer: &conversationv1.WaitAnswer_Approve{Approve: &executorv1.Approve{}}}},

@@ -346,7 +346,8 @@ func (*Participant_AgentId) isParticipant_Who() {}
 // Message is a message of a topic.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names it within the topic. Chosen by the client, or by the service if it is empty: a message whose id was seen before is not posted again.
+	// Names it within the topic. Chosen by the client, without `/`, or by the service if it is empty: a message whose id was seen before is not posted again. The ids
+	// of the messages of tasks have a `/`.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The topic. Output only.
 	TopicId string `protobuf:"bytes,2,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
@@ -628,9 +629,9 @@ const file_pawl_conversation_v1_topic_proto_rawDesc = "" +
 	"\badded_by\x18\a \x01(\tR\aaddedBy\x12;\n" +
 	"\vcreate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"createTimeB\f\n" +
-	"\x03who\x12\x05\xbaH\x02\b\x01\"\xba\x04\n" +
-	"\aMessage\x12\"\n" +
-	"\x02id\x18\x01 \x01(\tB\x12\xbaH\x0fr\r\x18\xc8\x012\b^[!-~]*$R\x02id\x12\x19\n" +
+	"\x03who\x12\x05\xbaH\x02\b\x01\"\xbd\x04\n" +
+	"\aMessage\x12%\n" +
+	"\x02id\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x18\xc8\x012\v^[!-.0-~]*$R\x02id\x12\x19\n" +
 	"\btopic_id\x18\x02 \x01(\tR\atopicId\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06sender\x18\x04 \x01(\tR\x06sender\x12\x1d\n" +
