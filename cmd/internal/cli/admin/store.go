@@ -55,6 +55,7 @@ func (c *StoreInfoCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) e
 	view := map[string]any{
 		"path": info.GetPath(), "size": info.GetSizeBytes(), "free": info.GetFreeBytes(), "log": info.GetLogBytes(), "schema": info.GetSchema(),
 		"tasks": info.GetTasks(), "records": info.GetRecords(), "commands": info.GetCommands(), "payloads": info.GetPayloads(), "agents": info.GetAgents(), "bytes": info.GetBytes(),
+		"topics": info.GetTopics(), "outgoing": info.GetOutgoing(),
 	}
 	if info.GetOldest() != nil {
 		view["oldest"], view["newest"] = info.GetOldest().AsTime(), info.GetNewest().AsTime()
