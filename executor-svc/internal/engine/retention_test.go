@@ -57,9 +57,9 @@ func TestRetention(t *testing.T) {
 				t.Errorf("%s: the task: %v, the archived topic: %v, the other: %v", when, task, archived, open)
 			}
 		}
-		time.Sleep(59 * time.Minute)
+		time.Sleep(59 * time.Minute) //nolint:forbidigo // the time of synctest
 		want("before", false)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of synctest
 		want("after", true)
 	})
 }
