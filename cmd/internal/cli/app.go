@@ -19,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"pawl.dev/cmd/internal/cli/admin"
+	"pawl.dev/cmd/internal/cli/chat"
 	"pawl.dev/cmd/internal/cli/mcp"
 	"pawl.dev/cmd/internal/cli/task"
 	"pawl.dev/cmd/internal/discover"
@@ -202,6 +203,8 @@ type Grammar struct {
 
 	Run     task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
 	Code    task.CodeCmd    `cmd:"" group:"tasks" help:"Work on a goal in a folder: plan it, change files, run its tests."`
+	Chat    chat.Cmd        `cmd:"" group:"tasks" help:"Talk with agents and people in a topic."`
+	Topics  chat.TopicsCmd  `cmd:"" group:"tasks" help:"Topics: conversations of people and agents."`
 	Diff    task.DiffCmd    `cmd:"" group:"tasks" help:"Show how a task changed files."`
 	Undo    task.UndoCmd    `cmd:"" group:"tasks" help:"Bring files back to what they were before a task."`
 	Tasks   task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
@@ -338,7 +341,8 @@ func describe(k *kong.Kong) error {
 	}
 	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
 		if n, ok := node.(*kong.Node); ok && n.Type == kong.CommandNode {
-			n.Detail = texts[n.FullPath()]
+			path, _, _ := strings.Cut(n.FullPath(), " (") // the command's aliases
+			n.Detail = texts[path]
 		}
 		return next(nil)
 	})

@@ -12,6 +12,7 @@ import (
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -188,6 +189,11 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 		agents, _ := discover.All(ctx, s.Agents.ListAgents, &executorv1.ListAgentsRequest{})
 		for _, agent := range agents.GetAgents() {
 			list = append(list, candidate{agent.GetId(), agent.GetDescription()})
+		}
+	case "topic":
+		topics, _ := discover.All(ctx, s.Topics.ListTopics, &conversationv1.ListTopicsRequest{})
+		for _, t := range topics.GetTopics() {
+			list = append(list, candidate{ui.ShortID(t.GetId()), t.GetDisplayName()})
 		}
 	case "model":
 		models, _ := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})

@@ -17,6 +17,7 @@ import (
 
 	"pawl.dev/cmd/internal/ui"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -29,6 +30,7 @@ type Session struct {
 	Agents  executorv1.AgentServiceClient
 	Pool    mcppoolv1.McpPoolServiceClient
 	Planner plannerv1.PlannerServiceClient
+	Topics  conversationv1.TopicServiceClient
 
 	cfg      Config
 	slowNote sync.Once // for the note that a server is slow
@@ -46,6 +48,7 @@ func New(cfg Config) *Session {
 		cfg.Alive = Alive
 	}
 	s := &Session{cfg: cfg}
+	s.Topics = conversationv1.NewTopicServiceClient(s)
 	s.Tasks, s.Agents = executorv1.NewExecutorServiceClient(s), executorv1.NewAgentServiceClient(s)
 	s.Pool, s.Planner = mcppoolv1.NewMcpPoolServiceClient(s), plannerv1.NewPlannerServiceClient(s)
 	return s

@@ -88,6 +88,54 @@ func (u *UI) Lines() *Lines {
 	return u.lines
 }
 
+// EditLines lets the person edit the lines of In, with a history (arrow keys), below the texts that are written to Out and Err. It does nothing unless these
+// are a terminal. The caller calls restore at the end. Ctrl-C and Ctrl-D end the input.
+func (u *UI) EditLines(prompt string) (restore func(), err error) {
+	in, isFile := u.In.(*os.File)
+	if !isFile || !u.InTTY || !u.OutTTY || !u.ErrTTY || u.Getenv("TERM") == "dumb" {
+		return func() {}, nil
+	}
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("set the terminal up: %w", err)
+	}
+	lines, out, errs, live := u.lines, u.Out, u.Err, u.Live
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{in, u.Out}, prompt)
+	u.lines, u.Out, u.Err, u.Live = NewLines(&editor{t: t, size: terminalSize}), t, t, false
+	return func() {
+		u.lines, u.Out, u.Err, u.Live = lines, out, errs, live
+		_ = term.Restore(int(in.Fd()), state)
+		u.Printf("\n")
+	}, nil
+}
+
+// editor reads the lines that a person edits at a terminal.
+type editor struct {
+	t    *term.Terminal
+	size func() (columns, rows int)
+	rest string // of the last line
+}
+
+// Read implements io.Reader.
+func (e *editor) Read(p []byte) (int, error) {
+	if e.rest == "" {
+		if columns, rows := e.size(); columns > 0 {
+			_ = e.t.SetSize(columns, rows) // it only measures
+		}
+		line, err := e.t.ReadLine()
+		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
+			return 0, err
+		}
+		e.rest = line + "\n"
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
+}
+
 // Editor returns Edit wrapped so that interrupts go to the editor while it runs; nil if there is no editor.
 func (u *UI) Editor() func(context.Context, string) (string, error) {
 	if u.Edit == nil {

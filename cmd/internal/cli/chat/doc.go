@@ -1,0 +1,2 @@
+// Package chat holds the commands about conversations: pawl chat and pawl topics.
+package chat

@@ -1,0 +1,84 @@
+package chat
+
+import (
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
+)
+
+// job is an agent's work on a message.
+type job struct{ agent, message string }
+
+// work knows which agents still work on messages that this command posted, and on messages that came of them.
+type work struct {
+	open      map[job]bool   // true: it waits for a person
+	delegates map[job]string // the agent to whom the work is delegated, before the message that says so
+	waits     map[string]job // by the message that asks
+}
+
+func newWork() *work {
+	return &work{open: map[job]bool{}, delegates: map[job]string{}, waits: map[string]job{}}
+}
+
+// posted adds a message of a person, which every agent of the topic considers.
+func (w *work) posted(id string, agents []string) {
+	for _, name := range agents {
+		w.open[job{name, id}] = false
+	}
+}
+
+// event takes note of an event.
+func (w *work) event(ev *conversationv1.TopicEvent) {
+	if m := ev.GetNewMessage(); m.GetAnsweredWaitId() != "" {
+		if j, ours := w.waits[m.GetReplyTo()]; ours {
+			w.open[j] = false
+		}
+		return
+	}
+	j := job{ev.GetAgent(), ev.GetMessageId()}
+	if _, ours := w.open[j]; !ours {
+		return
+	}
+	switch e := ev.GetEvent().(type) {
+	case *conversationv1.TopicEvent_AgentDecision:
+		if to := e.AgentDecision.GetDelegateTo(); to != "" {
+			w.delegates[j] = to
+		}
+	case *conversationv1.TopicEvent_AgentSilent:
+		delete(w.open, j)
+	case *conversationv1.TopicEvent_StreamDone:
+		if e.StreamDone.GetError() != "" {
+			delete(w.open, j)
+		}
+	case *conversationv1.TopicEvent_NewMessage:
+		w.message(j, e.NewMessage)
+	}
+}
+
+// message takes note of a message that an agent's work posted.
+func (w *work) message(j job, m *conversationv1.Message) {
+	ext := m.GetExt().GetFields()
+	switch {
+	case m.GetWait() != nil:
+		w.open[j], w.waits[m.GetId()] = true, j
+	case ext["mcp_error"] != nil: // the agent explains it in a task of its own, and its work may go on
+		w.open[job{j.agent, m.GetId()}] = false
+	case ext["tool_call"] != nil:
+		delete(w.open, j)
+		w.open[job{j.agent, m.GetId()}] = false
+	default:
+		delete(w.open, j)
+		if to := w.delegates[j]; to != "" {
+			w.open[job{to, m.GetId()}] = false
+		}
+	}
+}
+
+// done reports whether no agent works, and whether some work waits for a person.
+func (w *work) done() (done, waits bool) {
+	for _, waiting := range w.open {
+		if !waiting {
+			return false, false
+		}
+		waits = true
+	}
+	return true, waits
+}
