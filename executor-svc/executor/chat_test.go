@@ -298,3 +298,45 @@ func TestReplyAfterACrash(t *testing.T) {
 		t.Errorf("%q, %v", got, reply)
 	}
 }
+
+// B13: in phases, what exceeds the agent's share of the context is summarized; later tasks use the summary.
+func TestSummaryOfAConversation(t *testing.T) {
+	p := fake.Script()
+	summarized, contexts := make(chan *plannerv1.SummarizeMemoryRequest, 10), make(chan *plannerv1.TaskContext, 10)
+	p.SummarizeFn = func(req *plannerv1.SummarizeMemoryRequest) *plannerv1.SummarizeMemoryResponse {
+		summarized <- req
+		return &plannerv1.SummarizeMemoryResponse{Summary: "they counted", CoveredMessages: uint32(len(req.GetContext().GetMessages())) - req.GetKeepLast()}
+	}
+	p.RespondFn = func(req *plannerv1.RespondRequest) *plannerv1.RespondResponse {
+		contexts <- req.GetContext()
+		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: "re " + req.GetContext().GetGoal()}
+	}
+	ann := local(newRig(t, p))
+	if _, err := ann.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{AgentId: "helper", Agent: &executorv1.Agent{
+		ChatOptions: &executorv1.ChatOptions{Phases: true, ContextShare: 0.5},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	topic := ann.topic(agentNamed("helper"))
+	for _, text := range []string{"1", "2", "3", "4"} {
+		ann.reply(topic.GetId(), ann.post(topic.GetId(), &conversationv1.Message{Text: text}).GetSeq())
+		c := <-contexts
+		if text != "4" {
+			continue
+		}
+		req := <-summarized
+		if n := len(req.GetContext().GetMessages()); n != 6 || req.GetContextShare() != 0.5 || req.GetKeepLast() != 5 {
+			t.Errorf("%d messages summarized as %v", n, req)
+		}
+		if len(c.GetMessages()) != 5 || c.GetMessages()[0].GetText() != "re 1" || c.GetConversationSummary() != "they counted" {
+			t.Errorf("the context after the summary: %v", c)
+		}
+	}
+	p.SummarizeFn = func(*plannerv1.SummarizeMemoryRequest) *plannerv1.SummarizeMemoryResponse {
+		return &plannerv1.SummarizeMemoryResponse{}
+	}
+	ann.reply(topic.GetId(), ann.post(topic.GetId(), &conversationv1.Message{Text: "5"}).GetSeq())
+	if c := <-contexts; c.GetConversationSummary() != "they counted" || len(c.GetMessages()) != 7 || c.GetMessages()[0].GetText() != "re 1" {
+		t.Errorf("the next context: %v", c)
+	}
+}
