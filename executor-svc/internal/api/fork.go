@@ -86,23 +86,25 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 		head.Limits.MaxToolCalls, head.Limits.MaxModelCalls = l.GetMaxToolCalls(), l.GetMaxModelCalls()
 		head.Limits.MaxTokens, head.Limits.MaxRunTime, head.Limits.MaxCostNanoUsd = l.GetMaxTokens(), l.GetMaxRunTime(), l.GetMaxCostNanoUsd()
 	}
-	var all []journal.Record
-	next := uint64(1)
-	for _, r := range kept {
-		all = append(all, journal.Record{FirstSeq: next, Record: r})
-		next += uint64(len(r.GetFacts()))
-	}
 	checkpoint, fact := f.Fork(flow.Fork{From: t.ID, Seq: seq, Records: records, Kept: kept})
 	head.Limits.MaxFailedSteps = failedLimit(t.Head, records, checkpoint)
 	head.Forks = append(head.Forks, &storagev1.Fork{TaskId: t.ID, Seq: seq})
 	checkpoint.UpdateTime = now
-	all = append(all, journal.Record{FirstSeq: next, Record: &storagev1.Record{
-		Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{fact},
-	}})
+	kept = append(kept, &storagev1.Record{Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{fact}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
-		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: all, Admission: s.admission(user),
+		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: numbered(kept), Admission: s.admission(user),
 	})
 	return id, apiError(err, nil)
+}
+
+// numbered returns the records with their first seqs.
+func numbered(records []*storagev1.Record) (all []journal.Record) {
+	next := uint64(1)
+	for _, r := range records {
+		all = append(all, journal.Record{FirstSeq: next, Record: r})
+		next += uint64(len(r.GetFacts()))
+	}
+	return all
 }
 
 // failedLimit returns the fork's limit of failed steps: as many as for a new task, plus the failed steps that the fork keeps.

@@ -163,7 +163,7 @@ func TestDispatchIsRepeated(t *testing.T) {
 		if got := d.all(); got != "" {
 			t.Errorf("created while the journal failed: %s", got)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
 		synctest.Wait()
 		if got := d.all(); got != "b/m3 a/m1 a/m2 a/m4" {
 			t.Errorf("created: %s", got)
