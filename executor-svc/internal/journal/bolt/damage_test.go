@@ -157,6 +157,9 @@ func readTopic(t *testing.T, s *bolt.Store, id string, b []byte) (string, error)
 	if err != nil {
 		return "", err
 	}
+	if uint64(len(page.Messages)) != topic.State.GetMessageCount() {
+		return "", fmt.Errorf("an entry of the index of messages: %w", journal.ErrNotFound) // the check must find it
+	}
 	message, err := s.Message(t.Context(), id, "first")
 	if err != nil {
 		return "", err

@@ -101,28 +101,37 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	s := open(t, path)
 	var mu sync.Mutex // guards acked
 	acked := map[string]uint64{}
-	enough := make(chan struct{})
+	// looking stops the writers while a copy is checked, so that the journal does not grow faster than it is read.
+	var looking sync.RWMutex
+	wrote, enough := make(chan struct{}), make(chan struct{})
 	var writers sync.WaitGroup
 	for range 8 {
 		o := newOwned(t, s)
 		writers.Go(func() {
 			for {
-				select {
-				case <-enough:
-					return
-				default:
-				}
-				if err := o.commit(s); err != nil {
+				looking.RLock()
+				err := o.commit(s)
+				looking.RUnlock()
+				if err != nil {
 					t.Error(err)
 					return
 				}
 				mu.Lock()
 				acked[o.n.ID] = o.rev
 				mu.Unlock()
+				select {
+				case <-enough:
+					return
+				case wrote <- struct{}{}:
+				default:
+				}
 			}
 		})
 	}
 	for i := range 12 {
+		for range 50 {
+			<-wrote
+		}
 		if i%3 == 1 {
 			if err := s.Apply(); err != nil {
 				t.Error(err)
@@ -135,6 +144,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 		mu.Unlock()
 		copied := copyJournal(t, path)
+		looking.Lock()
 		problems, err := bolt.CheckFile(copied)
 		torn := cutOff(problems)
 		if err != nil || len(problems) > 0 && !torn {
@@ -158,6 +168,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err != nil || online.Records != offline.Records || online.Tasks["RUNNING"] != offline.Tasks["RUNNING"] {
 			t.Errorf("copy %d: %d records, and %d without a server; %v", i, online.Records, offline.Records, err)
 		}
+		looking.Unlock()
 	}
 	close(enough)
 	writers.Wait()
