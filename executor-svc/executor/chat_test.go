@@ -23,14 +23,6 @@ const (
 	streamDone  = conversationv1.TopicEventType_TOPIC_EVENT_TYPE_AGENT_STREAM_DONE
 )
 
-// local returns the local user of a rig without keys.
-func local(r *rig) *user {
-	conn := r.dial("")
-	return &user{
-		t: r.t, tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn), TopicServiceClient: conversationv1.NewTopicServiceClient(conn),
-	}
-}
-
 // reply follows a topic until the agent's reply, which is no wait, and returns the events after a seq with it.
 func (u *user) reply(topicID string, after uint64) (events []*conversationv1.TopicEvent, reply *conversationv1.Message) {
 	u.t.Helper()
@@ -49,7 +41,7 @@ func TestChat(t *testing.T) {
 		return send("Hello " + req.GetContext().GetSpeaker())
 	}
 	r := newRig(t, p)
-	ann := local(r)
+	ann := r.user("")
 	ann.agent("helper")
 	topic := ann.topic(agentNamed("helper"))
 	m := ann.post(topic.GetId(), &conversationv1.Message{Text: "read it"})
@@ -113,7 +105,7 @@ func TestContextOfAChat(t *testing.T) {
 		contexts <- req.GetContext()
 		return send("reply to " + req.GetContext().GetGoal())
 	}
-	ann := local(newRig(t, p))
+	ann := newRig(t, p).user("")
 	ann.agent("helper")
 	topic := ann.topic(agentNamed("helper"))
 	say := func(text string) *conversationv1.Message {
@@ -164,7 +156,7 @@ func TestExplainedError(t *testing.T) {
 	r.pool.CallFn = func(context.Context, *mcppoolv1.CallToolRequest, func(*mcppoolv1.CallToolResponse) error) error {
 		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MCP_SERVER_UNAVAILABLE, "no route to the server").With(errs.OutcomeKey, errs.OutcomeNotExecuted)
 	}
-	ann := local(r)
+	ann := r.user("")
 	if _, err := ann.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{AgentId: "helper", Agent: &executorv1.Agent{Confirm: executorv1.Confirm_CONFIRM_BY_RISK}}); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +195,7 @@ func TestChatInPhases(t *testing.T) {
 		}
 		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, Text: "reading", NextCall: p.Steps[0]}
 	}
-	ann := local(r)
+	ann := r.user("")
 	if _, err := ann.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{AgentId: "helper", Agent: &executorv1.Agent{
 		ChatOptions: &executorv1.ChatOptions{Phases: true},
 	}}); err != nil {
@@ -247,7 +239,7 @@ func TestInterruptedReply(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	ann := local(newRig(t, p))
+	ann := newRig(t, p).user("")
 	ann.agent("helper")
 	topic := ann.topic(agentNamed("helper"))
 	m := ann.post(topic.GetId(), &conversationv1.Message{Text: "tell me"})
@@ -279,7 +271,7 @@ func TestReplyAfterACrash(t *testing.T) {
 		}
 	}
 	r := newRig(t, p)
-	ann := local(r)
+	ann := r.user("")
 	ann.agent("helper")
 	topic := ann.topic(agentNamed("helper"))
 	m := ann.post(topic.GetId(), &conversationv1.Message{Text: "tell me"})
@@ -287,7 +279,7 @@ func TestReplyAfterACrash(t *testing.T) {
 	seen := events[len(events)-1].GetSeq()
 	r.stop()
 	r.start()
-	ann = local(r)
+	ann = r.user("")
 	events, reply := ann.reply(topic.GetId(), seen)
 	var got []string
 	for _, e := range events {
@@ -311,7 +303,7 @@ func TestSummaryOfAConversation(t *testing.T) {
 		contexts <- req.GetContext()
 		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: "re " + req.GetContext().GetGoal()}
 	}
-	ann := local(newRig(t, p))
+	ann := newRig(t, p).user("")
 	if _, err := ann.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{AgentId: "helper", Agent: &executorv1.Agent{
 		ChatOptions: &executorv1.ChatOptions{Phases: true, ContextShare: 0.5},
 	}}); err != nil {

@@ -53,7 +53,7 @@ func (s *Topics) AddParticipant(ctx context.Context, req *conversationv1.AddPart
 	return view.Participant(added), nil
 }
 
-// firstParticipants adds the creator of a topic, who is its owner, and others.
+// firstParticipants adds the creator of a new topic as its owner, then the participants of the request.
 func (s *Topics) firstParticipants(
 	ctx context.Context, t *storagev1.Topic, who identity.Principal, others []*conversationv1.Participant, now time.Time,
 ) (facts []*storagev1.TopicFact, err error) {
@@ -195,7 +195,7 @@ func checkHasOwner(t *storagev1.Topic) error {
 		"the topic would have no owner; make another person the owner first, or archive the topic")
 }
 
-// person returns the participant who is this user; nil if there is none.
+// person returns the participant with this user, or nil.
 func person(t *storagev1.Topic, user string) *storagev1.Participant {
 	return find(t, func(p *storagev1.Participant) bool { return p.GetUserSub() == user && user != "" })
 }

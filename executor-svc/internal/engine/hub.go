@@ -22,17 +22,17 @@ const (
 // hub passes committed records to watchers from memory. Watchers pull, so that a slow watcher delays no other; it reads older records from the
 // journal.
 type hub struct {
-	mu     sync.Mutex // guards topics; held only shortly, because all tasks share it
-	topics map[string]*topic
+	mu    sync.Mutex // guards feeds; held only shortly, because all tasks share it
+	feeds map[string]*feed
 }
 
-// topic is a watched task. It exists while it has watchers.
-type topic struct {
+// feed is a watched task. It exists while it has watchers.
+type feed struct {
 	id string
 
 	mu       sync.Mutex // guards the fields below; taken after hub.mu
 	watchers []*watcher
-	// task has the newest committed checkpoint; nil until the first commit after the topic was made.
+	// task has the newest committed checkpoint; nil until the first commit after the feed was made.
 	task *journal.Task
 	// tail holds the newest records, and size their bytes.
 	tail []*eventRecord
@@ -41,7 +41,7 @@ type topic struct {
 
 // watcher watches one task.
 type watcher struct {
-	topic *topic
+	feed *feed
 	// more receives a value when records were published that the watcher has not seen.
 	more chan struct{}
 }
@@ -66,18 +66,18 @@ func (r *eventRecord) events() []*executorv1.ExecutorEvent {
 
 func (r *eventRecord) lastSeq() uint64 { return r.FirstSeq + uint64(len(r.GetFacts())) - 1 }
 
-func newHub() *hub { return &hub{topics: map[string]*topic{}} }
+func newHub() *hub { return &hub{feeds: map[string]*feed{}} }
 
 // watch adds a watcher.
 func (h *hub) watch(id string) *watcher {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := h.topics[id]
+	t := h.feeds[id]
 	if t == nil {
-		t = &topic{id: id}
-		h.topics[id] = t
+		t = &feed{id: id}
+		h.feeds[id] = t
 	}
-	w := &watcher{topic: t, more: make(chan struct{}, 1)}
+	w := &watcher{feed: t, more: make(chan struct{}, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watchers = append(t.watchers, w)
@@ -88,19 +88,19 @@ func (h *hub) watch(id string) *watcher {
 func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := w.topic
+	t := w.feed
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watchers = slices.DeleteFunc(t.watchers, func(other *watcher) bool { return other == w })
 	if len(t.watchers) == 0 {
-		delete(h.topics, t.id)
+		delete(h.feeds, t.id)
 	}
 }
 
 // after returns the task with its newest checkpoint, and the records with facts after seq. complete is false if the journal has to be read
 // instead.
 func (w *watcher) after(seq uint64) (task *journal.Task, records []*eventRecord, complete bool) {
-	t := w.topic
+	t := w.feed
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -121,7 +121,7 @@ func (w *watcher) after(seq uint64) (task *journal.Task, records []*eventRecord,
 // publish passes a commit to watchers. Its arguments must not be changed afterwards.
 func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoint, r *storagev1.Record) {
 	h.mu.Lock()
-	t := h.topics[id]
+	t := h.feeds[id]
 	h.mu.Unlock()
 	if t == nil {
 		return
@@ -148,7 +148,7 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 }
 
 // add appends a record to the tail and drops the oldest ones beyond the bounds.
-func (t *topic) add(r *eventRecord) {
+func (t *feed) add(r *eventRecord) {
 	t.tail = append(t.tail, r)
 	t.size += r.size
 	for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {

@@ -86,7 +86,7 @@ func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *
 	for most := int64(freeBytes); ; {
 		var complete bool
 		if t, records, complete = w.after(after); !complete {
-			if t, records, err = e.readEvents(ctx, w.topic.id, after); err != nil {
+			if t, records, err = e.readEvents(ctx, w.feed.id, after); err != nil {
 				held.Release()
 				return nil, nil, nil, err
 			}

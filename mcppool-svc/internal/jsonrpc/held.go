@@ -35,7 +35,7 @@ func Admit(ctx context.Context, b *serve.Budget, user string, bytes int) *Held {
 	return h
 }
 
-// read notes that the message is read and has so many bytes. A message that nobody receives has none.
+// read records the size of a message that was read completely; 0 if nobody receives the message.
 func (h *Held) read(bytes int) {
 	if h != nil {
 		h.expiry.Reset(holdLimit)

@@ -101,7 +101,7 @@ func (r *rules) classify() string {
 	return userMessage
 }
 
-// callEnded continues msg_pre_deal after the message's call; what became of it is in the history.
+// callEnded continues msg_pre_deal after the message's call. The history holds the call's outcome.
 func (r *rules) callEnded(l step.Lane) {
 	r.MsgType = resultMessage
 	r.deal(l)

@@ -607,7 +607,7 @@ func (x *TopicUpdated) GetBy() string {
 	return ""
 }
 
-// ParticipantLeft says who was removed.
+// ParticipantLeft is the removal of a participant.
 type ParticipantLeft struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The participant.
