@@ -138,8 +138,8 @@ type Topics interface {
 	Topic(ctx context.Context, id string) (*Topic, error)
 	// UpdateTopic stores a topic's new settings and the facts about them. ErrStale if t.Rev does not follow the stored rev, ErrNotFound.
 	UpdateTopic(ctx context.Context, id string, t *storagev1.Topic, now time.Time, facts []*storagev1.TopicFact) error
-	// Post adds facts to a topic. If they hold a message whose id the topic has, Post stores nothing and returns the seq of that message, and false. Otherwise it
-	// returns the seq of the first fact. ErrNotFound.
+	// Post adds facts to a topic. If they hold a message whose id the topic has, Post stores nothing and returns the seq of that message, and false; if
+	// p.Dispatched is not in the outbox, it stores nothing and returns 0 and false. Otherwise it returns the seq of the first fact. ErrNotFound.
 	Post(ctx context.Context, p Post) (seq uint64, posted bool, err error)
 	// TopicRecords returns the records that hold facts with a seq greater than after, oldest first: the first such record, and as many more as fit into about
 	// maxBytes.
@@ -172,6 +172,8 @@ type Post struct {
 	Summary *storagev1.TopicSummary
 	// Answers is the seq of the message that the facts are about. If it was rolled back, a message among the facts is rolled back too. 0: none.
 	Answers uint64
+	// Dispatched is the number of a message in the outbox, which leaves it with the post; 0: none. Only for Post.
+	Dispatched uint64
 }
 
 // Topic is a stored topic.

@@ -145,12 +145,15 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 			})
 		}
 	}
-	if len(silent) > 0 {
-		if _, _, err := d.Journal.Post(ctx, journal.Post{TopicID: t.ID, Now: time.Now(), Facts: silent, Answers: m.Seq}); err != nil && !errors.Is(err, journal.ErrNotFound) {
-			return err
-		}
+	if err := d.cancelUnwanted(ctx, t.ID, m, tasks); err != nil || len(silent) == 0 {
+		return err
 	}
-	return d.cancelUnwanted(ctx, t.ID, m, tasks)
+	// The message leaves the outbox with the post, so that no agent says twice that it is silent.
+	_, _, err = d.Journal.Post(ctx, journal.Post{TopicID: t.ID, Now: time.Now(), Facts: silent, Answers: m.Seq, Dispatched: o.No})
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil // the topic was deleted
+	}
+	return err
 }
 
 // load returns the topic and the message of an entry of the outbox; nil if there is nothing to do.

@@ -30,10 +30,10 @@ type book struct {
 	mu     sync.Mutex // guards the fields below
 	posts  []journal.Outgoing
 	outbox []journal.Outgoing
-	// fails makes the next reads of the outbox fail.
-	fails  int
-	rolled map[string]bool // topics of which everything was rolled back
-	silent []string
+	// fails makes the next reads of the outbox fail, and keeps the next removals from it.
+	fails, keeps int
+	rolled       map[string]bool // topics of which everything was rolled back
+	silent       []string
 }
 
 func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
@@ -41,6 +41,7 @@ func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
 	defer b.mu.Unlock()
 	if reason := p.Facts[0].GetAgentSilent(); reason != "" {
 		b.silent = append(b.silent, p.TopicID+": "+reason)
+		b.outbox = slices.DeleteFunc(b.outbox, func(o journal.Outgoing) bool { return o.No == p.Dispatched })
 		return 0, true, nil
 	}
 	n := uint64(len(b.posts) + 1)
@@ -67,6 +68,10 @@ func (b *book) Outbox(_ context.Context, after uint64, limit int) (out []journal
 func (b *book) Dispatched(_ context.Context, numbers []uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.keeps > 0 {
+		b.keeps--
+		return errors.New("the disk is gone")
+	}
 	b.outbox = slices.DeleteFunc(b.outbox, func(o journal.Outgoing) bool { return slices.Contains(numbers, o.No) })
 	return nil
 }
@@ -169,6 +174,20 @@ func TestDispatchIsRepeated(t *testing.T) {
 			t.Errorf("created: %s", got)
 		}
 		if len(b.outbox) != 0 || len(b.silent) != 0 {
+			t.Errorf("left: %v, silent: %v", b.outbox, b.silent)
+		}
+	})
+}
+
+// An agent says once that it is silent, also if the removal of the message from the outbox fails or a crash comes before it.
+func TestSilentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		none := errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_AGENT_NOT_FOUND, "there is no agent")
+		b, d := &book{keeps: 1}, &desk{refuse: map[string][]error{"a": {none, none}}}
+		post(t, dispatcher(t, b, d), "a")
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		if len(b.outbox) != 0 || !slices.Equal(b.silent, []string{"a: there is no agent"}) {
 			t.Errorf("left: %v, silent: %v", b.outbox, b.silent)
 		}
 	})

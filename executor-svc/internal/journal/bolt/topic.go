@@ -215,7 +215,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 	err = s.c.do(func(t *table, o *operation) error {
 		seq, posted = 0, false
 		old, err := readTopic(t, w.id)
-		if err != nil {
+		if err != nil || p.Dispatched != 0 && !has(t, outgoingKey(p.Dispatched)) {
 			return err
 		}
 		for _, f := range p.Facts {
@@ -228,6 +228,9 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 			return err
 		}
 		seq, posted = old.State.GetLastSeq()+1, true
+		if p.Dispatched != 0 {
+			t.Delete(outgoingKey(p.Dispatched))
+		}
 		return c.put(t, o, s.usage.counts())
 	})
 	return seq, posted && err == nil, err

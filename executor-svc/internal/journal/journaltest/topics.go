@@ -22,6 +22,7 @@ func topicTests() map[string]test {
 		"TopicsOfAModel":        topicsOfAModel,
 		"TopicCreation":         topicCreation,
 		"UnknownTopics":         unknownTopics,
+		"DispatchedPosts":       dispatchedPosts,
 		"InvalidPosts":          invalidPosts,
 		"PostOfADeletedTopic":   postOfADeletedTopic,
 		"RepeatedMessageOfTask": repeatedMessageOfTask,
@@ -143,6 +144,28 @@ func unknownTopics(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	if _, err := j.Message(t.Context(), id, "1"); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("Message: %v, want ErrNotFound", err)
 	}
+}
+
+// What answers a message of the outbox is stored once, and the message leaves the outbox with it.
+func dispatchedPosts(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	id := createTopic(t, j, NewTopic("ann", "@x"))
+	wantPosted(t, j, id, 1, Message("1", ""))
+	wantPosted(t, j, id, 2, Message("2", ""))
+	out, err := j.Outbox(t.Context(), 0, 9)
+	if err != nil || len(out) != 2 {
+		t.Fatalf("outbox: %v, %v", out, err)
+	}
+	p := journal.Post{TopicID: id, Now: start, Facts: []*storagev1.TopicFact{piece("silent")}, Dispatched: out[0].No}
+	for _, want := range []uint64{3, 0} {
+		if seq, posted, err := j.Post(t.Context(), p); err != nil || seq != want || posted != (want != 0) {
+			t.Errorf("Post: seq %d, %v, %v; want seq %d", seq, posted, err, want)
+		}
+		if left, err := j.Outbox(t.Context(), 0, 9); err != nil || len(left) != 1 || left[0].No != out[1].No {
+			t.Errorf("outbox: %v, %v", left, err)
+		}
+		j = restart(t, j, reopen)
+	}
+	wantPosted(t, j, id, 4, piece("next"))
 }
 
 func invalidPosts(t *testing.T, j journal.Journal, _ func() journal.Journal) {
