@@ -41,9 +41,11 @@ type Config struct {
 	// MaxRequests is how many tasks one user may create within RequestWindow; 0: any number. The local user of an
 	// installation without keys is not limited.
 	MaxRequests   int           `help:"Tasks that one user may create within the request window; 0 for any number." default:"5"`
-	RequestWindow time.Duration `help:"Request window that --max-requests applies to." default:"15s"`
-	// MaxUserBytes is how many bytes of the journal one user's tasks may take before new ones are refused; 0: any number.
-	MaxUserBytes int64 `help:"Bytes of the journal that one user's tasks may take before new ones are refused; 0 for any number." default:"0"`
+	RequestWindow time.Duration `help:"Request window that --max-requests and --max-posts apply to." default:"15s"`
+	// MaxPosts is how many messages and rollbacks one user may post to topics within RequestWindow; 0: any number. The local user is not limited.
+	MaxPosts int `help:"Messages that one user may post to topics within the request window; 0 for any number." default:"30"`
+	// MaxUserBytes is how many bytes of the journal one user's tasks and topics may take before new ones and posts are refused; 0: any number.
+	MaxUserBytes int64 `help:"Bytes of the journal that one user's tasks and topics may take before new ones and messages are refused; 0 for any number." default:"0"`
 	// Retention is how long ended tasks, and archived topics without new messages, are kept; 0: for ever.
 	Retention time.Duration `help:"How long ended tasks, and archived topics after their last message, are kept; 0 for ever." default:"720h"`
 	// MaxSteps bounds the steps of a task.
@@ -112,7 +114,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	tasks := api.NewTasks(api.Deps{
 		Engine: e, Journal: j, Hub: hub, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
-		Requests: cfg.MaxRequests, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
+		Requests: cfg.MaxRequests, Posts: cfg.MaxPosts, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
 		StoreInfo: store.Info,
 	})
 	return &Service{

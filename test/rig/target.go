@@ -86,7 +86,7 @@ func Certificate(dir, name string) serve.TLS {
 }
 
 func (o Options) limits() []string {
-	flags := []string{"--max-requests", strconv.Itoa(o.MaxRequests)}
+	flags := []string{"--max-requests", strconv.Itoa(o.MaxRequests), "--max-posts", "0"}
 	if o.RequestWindow > 0 {
 		flags = append(flags, "--request-window", o.RequestWindow.String())
 	}

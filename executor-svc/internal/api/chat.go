@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -28,8 +29,8 @@ var openStatuses = []executorv1.ExecutorStatus{
 	executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT, executorv1.ExecutorStatus_EXECUTOR_STATUS_RUNNING, executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING,
 }
 
-// CreateChat implements topic.Tasks. The task belongs to the user who added the agent. A person's message counts as a request of that user; the messages of
-// agents are bounded by their number.
+// CreateChat implements topic.Tasks. The task belongs to the user who added the agent. It does not count as a request of that user: people's posts are bounded
+// where they post, and the messages of agents by their number.
 func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.TopicMessage) (string, error) {
 	owner := identity.Principal{Sub: c.Agent.GetAddedBy()}
 	req := &executorv1.CreateTaskRequest{
@@ -68,10 +69,12 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 		return "", err
 	}
 	n := s.newTask(head)
-	if m.GetFromAgent() {
-		n.Admission.Requests = 0
-	}
+	n.Admission.Requests = 0
 	id, err := s.Engine.Create(ctx, n)
+	if full := (*journal.Full)(nil); errors.As(err, &full) {
+		err = errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"the tasks and topics of the agent's owner take all bytes that an operator allows per user (--max-user-bytes); the owner can delete tasks that have ended")
+	}
 	return id, apiError(err, nil)
 }
 

@@ -17,6 +17,7 @@ import (
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/page"
 	"pawl.dev/services/schema"
 
@@ -60,10 +61,14 @@ func (s *Topics) PostMessage(ctx context.Context, req *conversationv1.PostMessag
 			return nil, err
 		}
 	}
-	_, _, err = s.Journal.Post(ctx, journal.Post{TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{
-		Kind: &storagev1.TopicFact_Message{Message: m},
-	}}})
-	if err != nil {
+	p := journal.Post{TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{Kind: &storagev1.TopicFact_Message{Message: m}}}}
+	if req.GetAnswer() == nil { // the number of answers is bounded by that of waits
+		if err := s.checkBytes(ctx, v); err != nil {
+			return nil, err
+		}
+		p.User, p.Admission = v.who.Sub, s.postAdmission(v.who.Sub)
+	}
+	if _, _, err = s.Journal.Post(ctx, p); err != nil {
 		return nil, apiError(err, topicNotFound(v.topic.ID))
 	}
 	posted, err := s.message(ctx, v.topic.ID, m.GetId())
@@ -71,6 +76,24 @@ func (s *Topics) PostMessage(ctx context.Context, req *conversationv1.PostMessag
 		return nil, err
 	}
 	return view.Message(v.topic.ID, posted), nil
+}
+
+// postAdmission bounds the messages and rollbacks that a user posts. Those of the local user of an installation without keys are not limited.
+func (s *Topics) postAdmission(user string) journal.Admission {
+	if user == identity.LocalSub {
+		return journal.Admission{}
+	}
+	return journal.Admission{Now: time.Now(), Requests: s.Posts, Window: s.Window}
+}
+
+// checkBytes refuses what adds to a topic whose creator's tasks and topics take too many bytes.
+func (s *Topics) checkBytes(ctx context.Context, v *visit) error {
+	err := s.Journal.Admit(ctx, v.topic.GetUserSub(), journal.Admission{Bytes: s.UserBytes})
+	if full := (*journal.Full)(nil); errors.As(err, &full) && v.topic.GetUserSub() != v.who.Sub {
+		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"the tasks and topics of the topic's creator take all bytes that an operator allows per user (--max-user-bytes); the creator can delete tasks that have ended")
+	}
+	return apiError(err, nil)
 }
 
 // message loads a message.

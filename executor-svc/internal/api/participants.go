@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -45,7 +46,10 @@ func (s *Topics) AddParticipant(ctx context.Context, req *conversationv1.AddPart
 		if added, facts, err = s.add(ctx, next, v.who, req.GetParticipant(), time.Now()); err != nil {
 			return nil, err
 		}
-		return facts, checkHasOwner(next)
+		if len(facts) > 0 {
+			err = s.checkBytes(ctx, v)
+		}
+		return facts, cmp.Or(err, checkHasOwner(next))
 	})
 	if err != nil {
 		return nil, err

@@ -40,8 +40,10 @@ type Deps struct {
 	Limits *storagev1.Limits
 	// Requests is how many tasks one user may create or fork within Window; 0: any number.
 	Requests int
-	Window   time.Duration
-	// UserBytes is how many bytes one user's tasks may take before new ones are refused; 0: any number.
+	// Posts is how many messages and rollbacks one user may post to topics within Window; 0: any number.
+	Posts  int
+	Window time.Duration
+	// UserBytes is how many bytes one user's tasks and topics may take before new ones, and posts to the topics, are refused; 0: any number.
 	UserBytes int64
 	// StoreInfo describes the journal.
 	StoreInfo func(context.Context) (*executorv1.StoreInfo, error)
@@ -126,7 +128,7 @@ func apiError(err, notFound error) error {
 			humantime.AtLeast(limited.RetryAfter)).WithRetryAfter(limited.RetryAfter)
 	case errors.As(err, &full):
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
-			"your tasks take %d bytes, and an operator allows %d per user (--max-user-bytes); delete tasks that have ended with `pawl delete` or "+
+			"your tasks and topics take %d bytes, and an operator allows %d per user (--max-user-bytes); delete tasks that have ended with `pawl delete` or "+
 				"DELETE /v1/tasks/{id}", full.Used, full.Limit)
 	case errors.Is(err, journal.ErrNotEnded):
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_ENDED,

@@ -115,7 +115,7 @@ func (s *Topics) CreateTopic(ctx context.Context, req *conversationv1.CreateTopi
 		return nil, err
 	}
 	facts := append([]*storagev1.TopicFact{settingsChanged(t, t.GetParticipants()[0])}, ps...)
-	id, _, err := s.Journal.CreateTopic(ctx, uuid.Must(uuid.NewV7()).String(), t, facts)
+	id, _, err := s.Journal.CreateTopic(ctx, uuid.Must(uuid.NewV7()).String(), t, facts, s.UserBytes)
 	if err != nil {
 		return nil, apiError(err, nil)
 	}
@@ -171,9 +171,6 @@ func (s *Topics) UpdateTopic(ctx context.Context, req *conversationv1.UpdateTopi
 		}
 	}
 	in := req.GetTopic()
-	names := func(field string, set bool) bool {
-		return slices.Contains(fields, field) || slices.Contains(fields, "*") || len(fields) == 0 && set
-	}
 	return s.change(ctx, in.GetId(), func(v *visit, next *storagev1.Topic) ([]*storagev1.TopicFact, error) {
 		if err := v.checkOwner(); err != nil {
 			return nil, err
@@ -181,20 +178,33 @@ func (s *Topics) UpdateTopic(ctx context.Context, req *conversationv1.UpdateTopi
 		if in.GetEtag() != "" && in.GetEtag() != view.Topic(v.topic).GetEtag() {
 			return nil, apiError(journal.ErrStale, nil)
 		}
-		if names("display_name", in.GetDisplayName() != "") {
-			next.DisplayName = in.GetDisplayName()
-		}
-		if names("description", in.GetDescription() != "") {
-			next.Description = in.GetDescription()
-		}
-		if names("archived", in.GetArchived()) {
-			next.Archived = in.GetArchived()
-		}
+		setFields(next, in, fields)
 		if proto.Equal(next, v.topic.Topic) {
 			return nil, nil
 		}
+		if !next.GetArchived() || v.topic.GetArchived() { // to archive a topic is possible also if it takes too many bytes
+			if err := s.checkBytes(ctx, v); err != nil {
+				return nil, err
+			}
+		}
 		return []*storagev1.TopicFact{settingsChanged(next, v.me)}, nil
 	})
+}
+
+// setFields sets the fields of a topic's settings that a mask names; without a mask, those that are set.
+func setFields(t *storagev1.Topic, in *conversationv1.Topic, mask []string) {
+	names := func(field string, set bool) bool {
+		return slices.Contains(mask, field) || slices.Contains(mask, "*") || len(mask) == 0 && set
+	}
+	if names("display_name", in.GetDisplayName() != "") {
+		t.DisplayName = in.GetDisplayName()
+	}
+	if names("description", in.GetDescription() != "") {
+		t.Description = in.GetDescription()
+	}
+	if names("archived", in.GetArchived()) {
+		t.Archived = in.GetArchived()
+	}
 }
 
 // ArchiveTopic implements TopicService.
@@ -297,9 +307,10 @@ func (s *Topics) RollbackTopic(ctx context.Context, req *conversationv1.Rollback
 		}
 		back.ToSeq = m.Seq
 	}
-	seq, _, err := s.Journal.Post(ctx, journal.Post{TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{
-		Kind: &storagev1.TopicFact_RolledBack{RolledBack: back},
-	}}})
+	seq, _, err := s.Journal.Post(ctx, journal.Post{
+		TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{Kind: &storagev1.TopicFact_RolledBack{RolledBack: back}}},
+		User: v.who.Sub, Admission: s.postAdmission(v.who.Sub),
+	})
 	if err != nil {
 		return nil, apiError(err, topicNotFound(v.topic.ID))
 	}

@@ -39,7 +39,7 @@ func TestRetention(t *testing.T) {
 			topic := journaltest.NewTopic("ann")
 			topic.Archived, topic.CreateTime = archived, now
 			topics[archived] = uuid.NewString()
-			if _, _, err := s.CreateTopic(t.Context(), topics[archived], topic, nil); err != nil {
+			if _, _, err := s.CreateTopic(t.Context(), topics[archived], topic, nil, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

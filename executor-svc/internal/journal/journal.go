@@ -37,7 +37,7 @@ var (
 	ErrClosed = errors.New("the journal is closed")
 )
 
-// Limited is Create's error for a user with too many requests.
+// Limited is the error of Create and Post for a user with too many requests.
 type Limited struct {
 	// Requests were made within Window.
 	Requests int
@@ -50,7 +50,7 @@ func (l *Limited) Error() string {
 	return fmt.Sprintf("%d requests within %s; the next one is accepted in %s", l.Requests, humantime.Text(l.Window), humantime.AtLeast(l.RetryAfter))
 }
 
-// Full is Create's error for a user whose tasks and topics take too many bytes. A topic counts for the user who created it.
+// Full is the error of Create and CreateTopic for a user whose tasks and topics take too many bytes. A topic counts for the user who created it.
 type Full struct{ Used, Limit int64 }
 
 func (f *Full) Error() string {
@@ -132,14 +132,14 @@ type Agents interface {
 // Topics stores topics: settings, facts, and the messages that wait to be dispatched to agents. A topic's facts are numbered 1, 2, 3 … without gaps.
 type Topics interface {
 	// CreateTopic stores a new topic with its first facts. If its creator already has a topic with that request_id, CreateTopic returns that topic's id and stores
-	// nothing, or ErrRequestReused if a different request created it.
-	CreateTopic(ctx context.Context, id string, t *storagev1.Topic, facts []*storagev1.TopicFact) (existing string, created bool, err error)
+	// nothing, or ErrRequestReused if a different request created it. *Full if the creator's tasks and topics take maxBytes or more; 0: any number.
+	CreateTopic(ctx context.Context, id string, t *storagev1.Topic, facts []*storagev1.TopicFact, maxBytes int64) (existing string, created bool, err error)
 	// Topic returns a topic. ErrNotFound.
 	Topic(ctx context.Context, id string) (*Topic, error)
 	// UpdateTopic stores a topic's new settings and the facts about them. ErrStale if t.Rev does not follow the stored rev, ErrNotFound.
 	UpdateTopic(ctx context.Context, id string, t *storagev1.Topic, now time.Time, facts []*storagev1.TopicFact) error
 	// Post adds facts to a topic. If they hold a message whose id the topic has, Post stores nothing and returns the seq of that message, and false; if
-	// p.Dispatched is not in the outbox, it stores nothing and returns 0 and false. Otherwise it returns the seq of the first fact. ErrNotFound.
+	// p.Dispatched is not in the outbox, it stores nothing and returns 0 and false. Otherwise it returns the seq of the first fact. ErrNotFound, *Limited.
 	Post(ctx context.Context, p Post) (seq uint64, posted bool, err error)
 	// TopicRecords returns the records that hold facts with a seq greater than after, oldest first: the first such record, and as many more as fit into about
 	// maxBytes.
@@ -170,6 +170,10 @@ type Post struct {
 	Facts []*storagev1.TopicFact
 	// Summary, if set, becomes the agent's newest summary.
 	Summary *storagev1.TopicSummary
+	// User is who posts, and Admission bounds the user's posts apart from requests for tasks; its Bytes are ignored. Repeated posts do not count. Tasks' posts have
+	// neither.
+	User      string
+	Admission Admission
 	// Answers is the seq of the message that the facts are about. If it was rolled back, a message among the facts is rolled back too. 0: none.
 	Answers uint64
 	// Dispatched is the number of a message in the outbox, which leaves it with the post; 0: none. Only for Post.

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -201,11 +202,12 @@ func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *jour
 	return nil
 }
 
-// isFinal reports whether an error says that a task can never be created, so that it is no use to try again.
+// isFinal reports whether an error says that a task cannot be created, so that it is no use to try again soon.
 func isFinal(err error) bool {
-	switch errs.From(err).Code {
+	switch e := errs.From(err); e.Code {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted:
 		return false
+	default:
+		return e.Reason != commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED
 	}
-	return true
 }

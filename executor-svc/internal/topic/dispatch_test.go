@@ -159,7 +159,8 @@ func post(t *testing.T, j journal.Journal, topicID string) {
 func TestDispatchIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
-		b, d := &book{fails: 3}, &desk{refuse: map[string][]error{"a": {down, down}}}
+		limited := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "too many")
+		b, d := &book{fails: 3}, &desk{refuse: map[string][]error{"a": {down, limited}}}
 		j := dispatcher(t, b, d)
 		for _, id := range []string{"a", "a", "b", "a", "deleted"} {
 			post(t, j, id)

@@ -14,21 +14,21 @@ func (s *Store) Admit(_ context.Context, user string, a journal.Admission) error
 	if err := s.admitBytes(user, a.Bytes); err != nil {
 		return err
 	}
-	return s.file.view(func(t *table) error { return admit(t, user, a, false) })
+	return s.file.view(func(t *table) error { return admit(t, kindWindow, user, a, false) })
 }
 
-// admit keeps the times of a user's newest requests in a ring of as many places as the limit. A request is admitted if the request
+// admit keeps the times of a user's newest requests of a kind in a ring of as many places as the limit. A request is admitted if the request
 // whose place it takes is older than the window; requests of tasks that have ended count too. If record is true, admit records the request.
-func admit(t *table, user string, a journal.Admission, record bool) error {
+func admit(t *table, kind byte, user string, a journal.Admission, record bool) error {
 	if a.Requests <= 0 || a.Window <= 0 {
 		return nil
 	}
-	counter := userPrefix(kindWindow, user)
+	counter := userPrefix(kind, user)
 	count, _, err := readNumber(t, counter)
 	if err != nil {
 		return err
 	}
-	place := windowKey(user, count%uint64(a.Requests))
+	place := windowKey(kind, user, count%uint64(a.Requests))
 	at, known, err := readNumber(t, place)
 	if err != nil {
 		return err

@@ -128,7 +128,7 @@ func (c *checker) entry(k, v []byte) {
 		hasChecksum = false
 	case kindMeta:
 		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
-	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing:
+	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPostWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing:
 	default:
 		c.add(name(k), "no such kind of entry exists")
 		return

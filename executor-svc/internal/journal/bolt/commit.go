@@ -155,7 +155,7 @@ func checkRecords(n journal.NewTask) error {
 
 // putNew stores a new task with its encoded head, if its user may make a further request.
 func (s *Store) putNew(t *table, o *operation, w *storedTransition, n journal.NewTask, head []byte) error {
-	if err := admit(t, n.Head.GetUserSub(), n.Admission, true); err != nil {
+	if err := admit(t, kindWindow, n.Head.GetUserSub(), n.Admission, true); err != nil {
 		return err
 	}
 	if err := putHead(t, w.id, n.Head, head); err != nil {

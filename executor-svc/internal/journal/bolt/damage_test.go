@@ -109,7 +109,7 @@ func topicOf(task string) string { return uuid.NewSHA1(uuid.Nil, []byte(task)).S
 func (w *written) talk(t *testing.T, s *bolt.Store, n journal.NewTask, i int) {
 	settings := journaltest.NewTopic(n.Head.GetUserSub(), "@x")
 	settings.RequestId, settings.Archived = fmt.Sprint("r", i), i%3 == 1
-	if _, _, err := s.CreateTopic(t.Context(), topicOf(n.ID), settings, []*storagev1.TopicFact{journaltest.Message("first", n.Head.GetGoal())}); err != nil {
+	if _, _, err := s.CreateTopic(t.Context(), topicOf(n.ID), settings, []*storagev1.TopicFact{journaltest.Message("first", n.Head.GetGoal())}, 0); err != nil {
 		t.Fatal(err)
 	}
 	p := journal.Post{TopicID: topicOf(n.ID), Now: time.Unix(0, int64(i)), Summary: &storagev1.TopicSummary{Agent: "x", ToSeq: 1}}

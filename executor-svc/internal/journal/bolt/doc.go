@@ -22,6 +22,7 @@
 //	r<user>\x00<request id>         the task that this request created
 //	w<user>\x00                      the number of requests of a user that were counted
 //	w<user>\x00<place>              the time of the newest request with this place in the ring (admit.go)
+//	n<user>\x00…                    the same for the user's posts
 //	p<sha-256>                      payload
 //	q<sha-256><id>                  the task or topic refers to this payload
 //	g<user>\x00<agent id>           agent

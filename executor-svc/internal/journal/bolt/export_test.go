@@ -65,7 +65,7 @@ func KeysOf(task, user, request string) [][]byte {
 	id := uuid.MustParse(task)
 	return [][]byte{
 		taskKey(id, partHead), taskKey(id, partCheckpoint), numberedKey(id, partRecord, 1),
-		numberedKey(id, partCommand, 2), dueKey(id), userKey(user, id), requestKey(user, request), windowKey(user, 0),
+		numberedKey(id, partCommand, 2), dueKey(id), userKey(user, id), requestKey(user, request), windowKey(kindWindow, user, 0),
 		timedKey(kindDeadline, 5, id),
 	}
 }

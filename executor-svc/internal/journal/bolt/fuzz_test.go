@@ -34,7 +34,7 @@ func FuzzStoredValue(f *testing.F) {
 	}
 	topic, settings, facts := uuid.NewString(), journaltest.NewTopic("ann", "@x"), []*storagev1.TopicFact{journaltest.Message("m", "text")}
 	settings.RequestId = "r"
-	if _, _, err := s.CreateTopic(f.Context(), topic, settings, facts); err != nil {
+	if _, _, err := s.CreateTopic(f.Context(), topic, settings, facts, 0); err != nil {
 		f.Fatal(err)
 	}
 	p := journal.Post{TopicID: topic, Summary: &storagev1.TopicSummary{Agent: "x", ToSeq: 1}}
@@ -78,7 +78,7 @@ func FuzzStoredValue(f *testing.F) {
 		again := n
 		again.Admission.Requests = 100
 		_, _, create := s.Create(t.Context(), again)
-		_, _, createTopic := s.CreateTopic(t.Context(), topic, settings, facts)
+		_, _, createTopic := s.CreateTopic(t.Context(), topic, settings, facts, 0)
 		_, topicRecords := s.TopicRecords(t.Context(), topic, 0, 1<<20)
 		_, messages := s.Messages(t.Context(), journal.MessageQuery{TopicID: topic, Limit: 9})
 		_, message := s.Message(t.Context(), topic, "m")

@@ -30,6 +30,7 @@ const (
 	kindTopicRequest = 'y'
 	kindArchived     = 'v'
 	kindOutgoing     = 'x'
+	kindPostWindow   = 'n'
 )
 
 // Parts of a task.
@@ -112,8 +113,8 @@ func requestKey(user, request string) []byte {
 	return append(userPrefix(kindRequest, user), request...)
 }
 
-func windowKey(user string, n uint64) []byte {
-	return binary.BigEndian.AppendUint64(userPrefix(kindWindow, user), n)
+func windowKey(kind byte, user string, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(userPrefix(kind, user), n)
 }
 
 func agentKey(user, id string) []byte { return append(userPrefix(kindAgent, user), id...) }

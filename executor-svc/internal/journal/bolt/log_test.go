@@ -43,7 +43,7 @@ func newOwned(t testing.TB, s *bolt.Store) *owned {
 	if _, _, err := s.Create(t.Context(), o.n); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.CreateTopic(t.Context(), o.n.ID, journaltest.NewTopic("ann", "@x"), nil); err != nil {
+	if _, _, err := s.CreateTopic(t.Context(), o.n.ID, journaltest.NewTopic("ann", "@x"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.Claim(t.Context(), journal.ClaimRequest{Slots: 1000, Max: 1000})

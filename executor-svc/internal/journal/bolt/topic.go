@@ -98,7 +98,7 @@ func (s *Store) preparePost(p *journal.Post) (*topicWrite, error) {
 }
 
 // CreateTopic implements journal.Topics.
-func (s *Store) CreateTopic(ctx context.Context, topicID string, settings *storagev1.Topic, facts []*storagev1.TopicFact) (string, bool, error) {
+func (s *Store) CreateTopic(ctx context.Context, topicID string, settings *storagev1.Topic, facts []*storagev1.TopicFact, maxBytes int64) (string, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, err
 	}
@@ -106,11 +106,12 @@ func (s *Store) CreateTopic(ctx context.Context, topicID string, settings *stora
 	if err != nil {
 		return "", false, err
 	}
+	full := s.admitBytes(settings.GetUserSub(), maxBytes)
 	w, err := encodeFacts(id, time.Unix(0, settings.GetCreateTime()), facts)
 	if err == nil {
 		err = w.encodeSettings(settings)
 	}
-	if err == nil {
+	if err == nil && full == nil {
 		err = s.storeLarge(w.payloads)
 	}
 	if err != nil {
@@ -120,6 +121,9 @@ func (s *Store) CreateTopic(ctx context.Context, topicID string, settings *stora
 	err = s.c.do(func(t *table, o *operation) (err error) {
 		if existing, err = findTopic(t, id, settings); err != nil || existing != uuid.Nil {
 			return err
+		}
+		if full != nil {
+			return full
 		}
 		c, err := w.follow(nil)
 		if err != nil {
@@ -208,9 +212,15 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 		return 0, false, err
 	}
 	defer s.lockLarge(nil, &p)()
-	w, err := s.preparePost(&p)
+	w, err := encodePost(&p)
 	if err != nil {
 		return 0, false, err
+	}
+	limited := s.file.view(func(t *table) error { return admit(t, kindPostWindow, p.User, p.Admission, false) })
+	if limited == nil { // else the post is refused, unless it is repeated
+		if err := s.storeLarge(w.payloads); err != nil {
+			return 0, false, err
+		}
 	}
 	err = s.c.do(func(t *table, o *operation) error {
 		seq, posted = 0, false
@@ -222,6 +232,12 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 			if seq, err = seqOfMessage(t, w.id, f.GetMessage().GetId()); err != nil || seq != 0 {
 				return err
 			}
+		}
+		if limited != nil {
+			return limited
+		}
+		if err := admit(t, kindPostWindow, p.User, p.Admission, true); err != nil {
+			return err
 		}
 		c, err := w.follow(old)
 		if err != nil {

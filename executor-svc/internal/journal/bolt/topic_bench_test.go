@@ -27,7 +27,7 @@ func newTopics(t testing.TB, s *bolt.Store, n int) (ids []string) {
 	ids = make([]string, n)
 	sideBySide(n, func(i int) {
 		ids[i] = uuid.Must(uuid.NewV7()).String()
-		if _, _, err := s.CreateTopic(context.Background(), ids[i], journaltest.NewTopic(participants...), nil); err != nil {
+		if _, _, err := s.CreateTopic(context.Background(), ids[i], journaltest.NewTopic(participants...), nil, 0); err != nil {
 			t.Error(err)
 		}
 	})

@@ -33,7 +33,7 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 	var ids, topics []string
 	for _, user := range users {
 		topics = append(topics, uuid.NewString())
-		if _, _, err := s.CreateTopic(t.Context(), topics[len(topics)-1], journaltest.NewTopic(user, "cat"), nil); err != nil {
+		if _, _, err := s.CreateTopic(t.Context(), topics[len(topics)-1], journaltest.NewTopic(user, "cat"), nil, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func changeTopic(t *testing.T, s *bolt.Store, id string, i int, text string) {
 		if n, err := s.SweepTopics(t.Context(), time.Unix(1, 0), 1); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		if _, _, err := s.CreateTopic(t.Context(), id, journaltest.NewTopic(topic.GetUserSub()), nil); err != nil {
+		if _, _, err := s.CreateTopic(t.Context(), id, journaltest.NewTopic(topic.GetUserSub()), nil, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,8 @@ func topicTests() map[string]test {
 		"RepeatedMessageOfTask": repeatedMessageOfTask,
 		"ConcurrentPosts":       concurrentPosts,
 		"PagesOfMessages":       pagesOfMessages,
+		"WindowOfPosts":         windowOfPosts,
+		"BytesOfTopics":         bytesOfTopics,
 	}
 }
 
@@ -49,7 +52,7 @@ func NewTopic(participants ...string) *storagev1.Topic {
 func createTopic(t *testing.T, j journal.Topics, settings *storagev1.Topic, facts ...*storagev1.TopicFact) string {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
-	if _, created, err := j.CreateTopic(t.Context(), id, settings, facts); err != nil || !created {
+	if _, created, err := j.CreateTopic(t.Context(), id, settings, facts, 0); err != nil || !created {
 		t.Fatalf("CreateTopic: created=%v err=%v", created, err)
 	}
 	return id
@@ -95,20 +98,20 @@ func topicCreation(t *testing.T, j journal.Journal, reopen func() journal.Journa
 	id := createTopic(t, j, settings, Message("1", "hello"))
 	j = restart(t, j, reopen)
 	another := uuid.Must(uuid.NewV7()).String()
-	if got, created, err := j.CreateTopic(t.Context(), another, settings, nil); err != nil || created || got != id {
+	if got, created, err := j.CreateTopic(t.Context(), another, settings, nil, 0); err != nil || created || got != id {
 		t.Errorf("repeated: %s, %v, %v", got, created, err)
 	}
-	if got, created, err := j.CreateTopic(t.Context(), id, settings, nil); err != nil || created || got != id {
+	if got, created, err := j.CreateTopic(t.Context(), id, settings, nil, 0); err != nil || created || got != id {
 		t.Errorf("repeated with its id: %s, %v, %v", got, created, err)
 	}
 	different := proto.CloneOf(settings)
 	different.RequestHash = []byte("another")
-	if _, _, err := j.CreateTopic(t.Context(), another, different, nil); !errors.Is(err, journal.ErrRequestReused) {
+	if _, _, err := j.CreateTopic(t.Context(), another, different, nil, 0); !errors.Is(err, journal.ErrRequestReused) {
 		t.Errorf("a different request: %v", err)
 	}
 	bobs := proto.CloneOf(settings)
 	bobs.UserSub = "bob"
-	if _, created, err := j.CreateTopic(t.Context(), another, bobs, nil); err != nil || !created {
+	if _, created, err := j.CreateTopic(t.Context(), another, bobs, nil, 0); err != nil || !created {
 		t.Errorf("another user: %v, %v", created, err)
 	}
 	got, err := j.Topic(t.Context(), id)
@@ -302,4 +305,60 @@ func topicsOfAModel(t *testing.T, j journal.Journal, reopen func() journal.Journ
 		m.step()
 	}
 	m.check()
+}
+
+// windowOfPosts checks that posts count apart from requests, per user, and repeated ones do not, also across a restart.
+func windowOfPosts(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	id := createTopic(t, j, NewTopic("ann", "bob"))
+	post := func(user, message string, seconds float64, want time.Duration) {
+		t.Helper()
+		_, posted, err := j.Post(t.Context(), journal.Post{
+			TopicID: id, Now: start, Facts: []*storagev1.TopicFact{Message(message, big(message))}, User: user, Admission: requestAt(user, seconds).Admission,
+		})
+		var l *journal.Limited
+		switch {
+		case want == 0 && err != nil:
+			t.Errorf("%s: %v", message, err)
+		case want != 0 && (!errors.As(err, &l) || posted || l.RetryAfter != want):
+			t.Errorf("%s: %v, %v; want it to be refused for %s", message, posted, err, want)
+		}
+	}
+	wantAdmission(t, j, requestAt("ann", 0), 0)
+	wantAdmission(t, j, requestAt("ann", 0), 0)
+	post("ann", "1", 0, 0)
+	post("ann", "2", 1, 0)
+	post("ann", "2", 2, 0)
+	j = restart(t, j, reopen)
+	post("ann", "1", 2, 0)
+	post("ann", "3", 2, 8*time.Second)
+	post("bob", "4", 2, 0)
+	post("ann", "3", 10, 0)
+	if got, _ := messagesOf(t, j, journal.MessageQuery{TopicID: id, OldestFirst: true, Limit: 9}); !slices.Equal(got, []string{"1:1", "2:2", "3:4", "4:3"}) {
+		t.Errorf("messages: %v", got)
+	}
+}
+
+// bytesOfTopics checks that a user whose topics take too many bytes gets no further one, and that a repeated request is no further one.
+func bytesOfTopics(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	settings := NewTopic("ann", "bob")
+	settings.RequestId, settings.RequestHash = "r", []byte("h")
+	id := createTopic(t, j, settings)
+	const limit = 50 << 10
+	if err := j.Admit(t.Context(), "ann", journal.Admission{Bytes: limit}); err != nil {
+		t.Fatal(err)
+	}
+	wantPosted(t, j, id, 1, Message("1", big("a")))
+	var full *journal.Full
+	if err := j.Admit(t.Context(), "ann", journal.Admission{Bytes: limit}); !errors.As(err, &full) {
+		t.Errorf("Admit: %v", err)
+	}
+	if _, created, err := j.CreateTopic(t.Context(), uuid.NewString(), NewTopic("ann"), nil, limit); !errors.As(err, &full) || created {
+		t.Errorf("another topic: %v, %v", created, err)
+	}
+	if got, created, err := j.CreateTopic(t.Context(), uuid.NewString(), settings, nil, limit); err != nil || created || got != id {
+		t.Errorf("the same request again: %s, %v, %v", got, created, err)
+	}
+	if _, created, err := j.CreateTopic(t.Context(), uuid.NewString(), NewTopic("bob"), nil, limit); err != nil || !created {
+		t.Errorf("another user: %v, %v", created, err)
+	}
 }
