@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -31,7 +32,7 @@ var openStatuses = []executorv1.ExecutorStatus{
 
 // CreateChat implements topic.Tasks. The task belongs to the user who added the agent. It does not count as a request of that user: people's posts are bounded
 // where they post, and the messages of agents by their number.
-func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.TopicMessage) (string, error) {
+func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.TopicMessage, o journal.Outgoing) (string, error) {
 	owner := identity.Principal{Sub: c.Agent.GetAddedBy()}
 	req := &executorv1.CreateTaskRequest{
 		AgentId: c.Agent.GetAgentId(), ConversationId: c.Chat.GetTopicId(), Goal: m.GetText(),
@@ -42,6 +43,8 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 		return t.ID, nil
 	case !errors.Is(err, journal.ErrNotFound):
 		return "", apiError(err, nil)
+	case slices.Contains(o.GetAgents(), c.Agent.GetName()):
+		return "", nil
 	}
 	agent, err := s.agent(ctx, owner.Sub, req.GetAgentId())
 	if err != nil {
@@ -69,7 +72,7 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 		return "", err
 	}
 	n := s.newTask(head)
-	n.Admission.Requests = 0
+	n.Admission.Requests, n.Outgoing = 0, o.No
 	id, err := s.Engine.Create(ctx, n)
 	if full := (*journal.Full)(nil); errors.As(err, &full) {
 		err = errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,

@@ -264,6 +264,8 @@ type NewTask struct {
 	// Records hold the facts 1 … Checkpoint.LastSeq; one record, or more if the task is a fork.
 	Records   []Record
 	Admission Admission
+	// Outgoing is the number of the message in the outbox that the task considers; 0: none. Its entry then names the task's agent.
+	Outgoing uint64
 }
 
 // Admission bounds the requests of one user.

@@ -306,7 +306,10 @@ func (a *audit) counters() {
 		}
 	}
 	limited := c.GetError().GetReason() == commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED
-	if a.k.head.GetFlow() == codingFlow { // failed steps are part of the work, and refused ones do not count
+	switch {
+	case a.k.head.GetChat() != nil: // the agent's reply tells of failed calls
+		sure, limited = 0, c.GetErrorCount() >= limits.GetMaxFailedSteps()
+	case a.k.head.GetFlow() == codingFlow: // failed steps are part of the work, and refused ones do not count
 		sure, limited = 0, c.GetErrorCount() >= limits.GetMaxFailedSteps()
 	}
 	switch {

@@ -31,6 +31,8 @@ type book struct {
 	commands map[string][]string
 	// requests holds the times of accepted requests, by user.
 	requests map[string][]time.Time
+	talks    []*talkBook
+	clock    int // counts what people did in topics
 }
 
 type taskBook struct {
@@ -131,6 +133,11 @@ func (b *book) name(id string) string {
 	if t := b.tasks[id]; t != nil {
 		return t.name
 	}
+	for _, k := range b.talks {
+		if k.id == id {
+			return k.name
+		}
+	}
 	return "?"
 }
 
@@ -157,6 +164,10 @@ func (b *book) created(n journal.NewTask) {
 		}
 	}
 	b.tasks[n.ID], b.order = t, append(b.order, t)
+	if n.Head.GetChat() != nil {
+		b.dispatched(t)
+		return
+	}
 	user := n.Head.GetUserSub()
 	taken := append(b.requests[user], n.Admission.Now)
 	slices.SortFunc(taken, time.Time.Compare) // some overtook others on the way

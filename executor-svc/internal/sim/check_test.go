@@ -26,7 +26,7 @@ const waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 
 // quiet reports whether everything has ended or waits for people, and no caller waits for a result.
 func (w *world) quiet() bool {
-	if w.active.Load() > 0 {
+	if w.active.Load() > 0 || w.undispatched() {
 		return false
 	}
 	for _, k := range w.book.all() {
@@ -85,7 +85,7 @@ func (w *world) stranded() {
 		}
 	}
 	if len(w.book.problems) == 0 {
-		w.book.fault("the world does not come to rest: %d people wait", w.active.Load())
+		w.book.fault("the world does not come to rest: %d people wait, messages wait for agents: %t", w.active.Load(), w.undispatched())
 	}
 }
 
@@ -149,6 +149,9 @@ func (w *world) check(t testing.TB) {
 			}
 		}
 		w.audit(k)
+	}
+	for _, k := range w.book.talks {
+		w.auditTopic(j, k)
 	}
 }
 
@@ -265,6 +268,7 @@ func (w *world) open(t testing.TB) {
 			}
 		}
 	}
+	w.openTopics(t, store)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func (g *gated) List(ctx context.Context, q journal.Query) (p journal.Page, err 
 }
 
 func (g *gated) FindRequest(ctx context.Context, user, requestID string) (t *journal.Task, err error) {
-	err = g.read(ctx, "find", "", func() (err error) { t, err = g.Journal.FindRequest(ctx, user, requestID); return err })
+	err = g.read(ctx, "find "+requestID, "", func() (err error) { t, err = g.Journal.FindRequest(ctx, user, requestID); return err })
 	return t, err
 }
 

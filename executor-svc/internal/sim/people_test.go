@@ -84,6 +84,10 @@ func (w *world) checkTold(actor, what string, err error, calm bool) {
 // personActs lets a person act, mostly answer.
 func (w *world) personActs() {
 	all := w.book.all()
+	if len(w.book.talks) > 0 && w.s.chance(2) {
+		w.talks()
+		return
+	}
 	if len(all) == 0 || len(all) < w.cfg.tasks && w.s.chance(3) {
 		w.creates()
 		return

@@ -126,6 +126,25 @@ var planted = map[string]struct {
 	"a subtask starts before the outcome of one that it depends on is durable": {
 		plant{coding: onFlow(dependOnNothing), config: withPlans}, []string{"is called before the end of subtask"},
 	},
+	"a message is lost between its commit and its dispatch": {
+		plant{journal: func(j journal.Journal) journal.Journal { return forgetfulOutbox{j} }, config: talking}, []string{"has not considered"},
+	},
+	"a message is dispatched twice": {
+		plant{journal: func(j journal.Journal) journal.Journal { return repeatingDispatch{j} }, config: talking}, []string{"twice"},
+	},
+	"messages are dispatched out of order": {
+		plant{journal: func(j journal.Journal) journal.Journal { return reversedOutbox{j} }, config: talking}, []string{"after message"},
+	},
+	"an agent says twice that it is silent": {
+		plant{journal: func(j journal.Journal) journal.Journal { return repeatingSilence{j} }, config: talking}, []string{"has considered"},
+	},
+	"a reply is posted outside its transition": {
+		plant{above: func(j journal.Journal) journal.Journal { return postsApart{j} }, config: talking},
+		[]string{"has succeeded with 0 replies", "has received its message 0 times", "a piece of", "the end of a reply", "0 reports"},
+	},
+	"a reply to a message that was rolled back counts": {
+		plant{journal: func(j journal.Journal) journal.Journal { return countsRolledBack{j} }, config: talking}, []string{"was rolled back"},
+	},
 	"a later step repeats a call with an unknown outcome": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {
 			c.repeats, c.asks, c.poolCrashes, c.breaks, c.crashEvery = 1, 0, 6, 6, 10

@@ -26,7 +26,7 @@ func ram(t *testing.T) string {
 	return t.TempDir()
 }
 
-// Whatever processes, connections, disks and people do, the rules hold (A1, A3–A6, A9–A11, A14, A17–A29). A seed that fails is
+// Whatever processes, connections, disks and people do, the rules hold (A1, A3–A6, A9–A11, A14, A17–A29, B1, B19). A seed that fails is
 // replayed with -sim.seed.
 func TestSimulation(t *testing.T) {
 	dir := ram(t)

@@ -12,18 +12,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/api"
 	"pawl.dev/executor-svc/internal/engine"
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/flow/agent"
+	"pawl.dev/executor-svc/internal/flow/chat"
 	codingflow "pawl.dev/executor-svc/internal/flow/coding"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
 )
 
 // config is what a seed draws before anything happens. A field of type uint64 is a rate: once in so many times; 0 is never.
@@ -43,6 +47,8 @@ type config struct {
 	asks, defers uint64
 	// changes bounds how often an operator changes the server.
 	changes int
+	// topics is how many topics there are, and posts bounds the messages of people in each.
+	topics, posts int
 }
 
 // seldom is a rate that is almost never.
@@ -57,6 +63,12 @@ func draw(s *sched) config {
 		crashEvery: pick(s, 20, 60, 150), claimsLost: pick[uint64](s, 0, 0, 3), personEvery: pick(s, 6, 12, 25), pauseEvery: pick(s, 10, 40),
 	}
 }
+
+// talkEvery is how many seeds there are for one with topics.
+const talkEvery = 4
+
+// talking gives the world topics, and few other tasks.
+func talking(c *config) { c.topics, c.posts, c.tasks, c.coding = 2, 6, 1, seldom }
 
 // plant is a bug that a test plants around the parts that are simulated.
 type plant struct {
@@ -117,7 +129,9 @@ type proc struct {
 	cancel       context.CancelFunc
 	ran          chan error
 	engine       *engine.Engine
+	hub          *topic.Hub
 	tasks        *api.Tasks
+	topics       conversationv1.TopicServiceServer
 	store        *bolt.Store
 }
 
@@ -138,6 +152,9 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 	}
 	if pl.flow != nil {
 		w.cfg.coding = seldom // tasks in which the bug is not planted would hide it
+	}
+	if seed%talkEvery == 0 {
+		talking(&w.cfg)
 	}
 	if pl.config != nil {
 		pl.config(&w.cfg)
@@ -216,6 +233,8 @@ func (w *world) startProc(t testing.TB) {
 	if w.plant.above != nil {
 		j = w.plant.above(j)
 	}
+	p.hub = topic.NewHub(j, serve.NewBudget("watch", 1<<20))
+	j = p.hub.Wrap(j)
 	plannerCl, poolCl := &plannerClient{w: w, p: p}, &poolClient{w: w, p: p}
 	fl := flow.Flow(agent.New())
 	if w.plant.flow != nil {
@@ -225,17 +244,25 @@ func (w *world) startProc(t testing.TB) {
 	if w.plant.coding != nil {
 		planned = w.plant.coding(planned)
 	}
-	flows := map[string]flow.Flow{"agent": fl, codingFlow: planned}
+	flows := map[string]flow.Flow{"agent": fl, codingFlow: planned, chat.Kind: chat.Flow{}}
 	p.engine = engine.New(engine.Config{MaxRunning: w.cfg.slots}, engine.Deps{
 		Journal: j, Runner: runner.New(runner.Config{}, plannerCl, poolCl, w.log), Flows: flows, Log: w.log,
 	})
 	p.tasks = api.NewTasks(api.Deps{
-		Engine: p.engine, Journal: j, Flows: flows, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
+		Engine: p.engine, Journal: j, Hub: p.hub, Flows: flows, Planner: plannerCl, Pool: poolCl, Log: w.log, Requests: requests, Window: window,
 		Limits: &storagev1.Limits{MaxSteps: 16, MaxFailedSteps: 3, MaxAttempts: 4, MaxRecoveries: 5},
 	})
+	registered := &topicService{}
+	p.tasks.Register(registered)
+	p.topics = registered.TopicServiceServer
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	go func() { p.ran <- p.engine.Run(ctx) }()
+	dispatched := p.dispatch(ctx, w, j)
+	go func() {
+		err := p.engine.Run(ctx)
+		dispatched()
+		p.ran <- err
+	}()
 	w.proc = p
 	synctest.Wait()
 }

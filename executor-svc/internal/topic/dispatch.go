@@ -21,9 +21,9 @@ import (
 
 // Tasks creates and cancels the tasks of agents.
 type Tasks interface {
-	// CreateChat creates the task by which an agent considers a message, and returns its id; if the task exists already, only that. If the task cannot be
-	// created, the error's message says why and what to do.
-	CreateChat(ctx context.Context, c Considerer, m *journal.TopicMessage) (taskID string, err error)
+	// CreateChat creates the task by which an agent considers a message of the outbox, and returns its id. If the task was created already, it returns the
+	// task's id, or "" if the task was deleted. If the task cannot be created, the error's message says why and what to do.
+	CreateChat(ctx context.Context, c Considerer, m *journal.TopicMessage, o journal.Outgoing) (taskID string, err error)
 	// CancelChat cancels a task of CreateChat; if it has ended, it does nothing.
 	CancelChat(ctx context.Context, taskID, reason string) error
 }
@@ -44,6 +44,8 @@ const (
 	// firstPause and lastPause bound the backoff between attempts while the journal fails.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
+	// attemptTime bounds an attempt to dispatch a message, because the planner or the pool may never answer.
+	attemptTime = 10 * time.Second
 )
 
 // Run dispatches messages until ctx is done.
@@ -122,6 +124,8 @@ func (d *Dispatcher) dispatchBatch(ctx context.Context, batch []journal.Outgoing
 
 // dispatch passes one message to the agents that consider it.
 func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
 	t, m, err := d.load(ctx, o)
 	if err != nil || m == nil {
 		return err
@@ -131,7 +135,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	for _, c := range Considerers(t.ID, t.Topic, m) {
 		refused := c.Refused
 		if refused == "" {
-			id, err := d.Tasks.CreateChat(ctx, c, m)
+			id, err := d.Tasks.CreateChat(ctx, c, m, o)
 			if err != nil && !isFinal(err) {
 				return err
 			} else if err != nil {
@@ -188,6 +192,8 @@ func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *jour
 	for agent, id := range tasks {
 		var reason string
 		switch {
+		case id == "":
+			continue
 		case t.RolledBack(m.Seq):
 			reason = "the message was rolled back"
 		case !slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == agent }):

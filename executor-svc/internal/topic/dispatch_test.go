@@ -102,11 +102,18 @@ type desk struct {
 	created   []string
 	cancelled []string
 	onCreate  func(c topic.Considerer)
+	// hangs makes the next attempts wait for the end of their context.
+	hangs int
 }
 
-func (d *desk) CreateChat(_ context.Context, c topic.Considerer, m *journal.TopicMessage) (string, error) {
+func (d *desk) CreateChat(ctx context.Context, c topic.Considerer, m *journal.TopicMessage, _ journal.Outgoing) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.hangs > 0 {
+		d.hangs--
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
 	id := c.Chat.GetTopicId()
 	if left := d.refuse[id]; len(left) > 0 {
 		d.refuse[id] = left[1:]
@@ -176,6 +183,19 @@ func TestDispatchIsRepeated(t *testing.T) {
 		}
 		if len(b.outbox) != 0 || len(b.silent) != 0 {
 			t.Errorf("left: %v, silent: %v", b.outbox, b.silent)
+		}
+	})
+}
+
+// A planner or pool that never answers does not end the dispatch.
+func TestHangingCreation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d := &book{}, &desk{hangs: 1}
+		post(t, dispatcher(t, b, d), "a")
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		if len(b.outbox) != 0 || d.all() != "a/m1" {
+			t.Errorf("left: %v, created: %s", b.outbox, d.all())
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"slices"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -77,14 +79,19 @@ func apply(t *flow.Task, run func(step.Machine) (flow.Transition, error)) (flow.
 			l.RunTime = 0 // a person's answer gives the call its time again
 		}
 	}
-	waits, ended := t.State.GetWaitCount(), state.Ended(t.State.GetStatus())
+	waits, status := t.State.GetWaitCount(), t.State.GetStatus()
 	tr, err := run(step.Machine{Rules: r})
 	if err != nil {
 		return flow.Transition{}, err
 	}
 	r.postWaits(waits)
-	if !ended && state.Ended(t.State.GetStatus()) {
-		r.postEnd(tr.Facts[len(tr.Facts)-1])
+	if !state.Ended(status) && state.Ended(t.State.GetStatus()) {
+		last := len(tr.Facts) - 1
+		if last > 0 {
+			status = tr.Facts[last-1].GetStatus()
+		}
+		r.postEnd(tr.Facts[last])
+		tr.Facts = slices.Insert(tr.Facts, last, r.cancelServers(status)...)
 	}
 	tr.Posts, tr.Summary, tr.Unchanged = r.posts, r.summary, tr.Unchanged && len(r.posts) == 0
 	t.State.FlowStateVersion = stateVersion

@@ -275,6 +275,7 @@ func (m *model) checkPhases() {
 
 // checkEnd checks that the topic knows how the task ended.
 func (m *model) checkEnd() {
+	m.checkServersEnded()
 	if len(m.pending) > 0 {
 		m.Fatalf("after the end runs %v", m.pending)
 	}

@@ -243,8 +243,28 @@ func (r *rig) status(want executorv1.ExecutorStatus) {
 		r.Errorf("the task is %s, want %s", got, want)
 	}
 	if state.Ended(want) {
+		r.checkServersEnded()
 		for _, a := range r.pending {
 			r.Errorf("after the end runs %v", a)
+		}
+	}
+}
+
+// checkServersEnded checks that the work with each server has ended with the task.
+func (r *rig) checkServersEnded() {
+	r.Helper()
+	open := map[string]bool{}
+	for _, f := range r.facts {
+		for _, s := range f.GetPlanCreated().GetSubtasks() {
+			open[s.GetId()] = true
+		}
+		if c := f.GetSubtaskChanged(); c != nil {
+			open[f.GetSubtaskId()] = !state.SubtaskEnded(c.GetTo())
+		}
+	}
+	for id, is := range open {
+		if is {
+			r.Errorf("the task has ended, and the work with %s has not", id)
 		}
 	}
 }

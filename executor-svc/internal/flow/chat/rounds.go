@@ -8,6 +8,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	chatv1 "pawl.dev/executor-svc/internal/flow/chat/v1"
 	"pawl.dev/executor-svc/internal/flow/step"
+	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
@@ -80,6 +81,20 @@ func setServer(l step.Lane, s *chatv1.Server, to executorv1.SubtaskStatus, summa
 		SubtaskChanged: &storagev1.SubtaskChanged{From: s.GetStatus(), To: to, Summary: summary},
 	}})
 	s.Status = to
+}
+
+// cancelServers ends the work with the servers that are in use, because the task ends. It returns the facts, which have the task's status.
+func (r *rules) cancelServers(status executorv1.ExecutorStatus) (facts []*storagev1.Fact) {
+	for _, s := range r.GetServers() {
+		if state.SubtaskEnded(s.GetStatus()) {
+			continue
+		}
+		facts = append(facts, &storagev1.Fact{Status: status, SubtaskId: s.GetMcpId(), Kind: &storagev1.Fact_SubtaskChanged{
+			SubtaskChanged: &storagev1.SubtaskChanged{From: s.GetStatus(), To: executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED, Summary: "the task ended"},
+		}})
+		s.Status = executorv1.SubtaskStatus_SUBTASK_STATUS_CANCELLED
+	}
+	return facts
 }
 
 // selectTools lets the planner select the next calls.

@@ -127,7 +127,10 @@ func (s *Store) Create(ctx context.Context, n journal.NewTask) (string, bool, er
 		if full != nil {
 			return full
 		}
-		return s.putNew(t, o, w, n, head)
+		if err := s.putNew(t, o, w, n, head); err != nil {
+			return err
+		}
+		return noteDispatched(t, n)
 	})
 	if err != nil {
 		return "", false, err

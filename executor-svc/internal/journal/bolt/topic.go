@@ -478,6 +478,25 @@ func (s *Store) Dispatched(ctx context.Context, numbers []uint64) error {
 	})
 }
 
+// noteDispatched adds the agent of a new task to the entry of its message in the outbox, if it is there.
+func noteDispatched(t *table, n journal.NewTask) error {
+	k := outgoingKey(n.Outgoing)
+	stored := t.Get(k)
+	if n.Outgoing == 0 || stored == nil {
+		return nil
+	}
+	entry := &storagev1.Outgoing{}
+	if _, err := readMessage(t, k, stored, entry); err != nil {
+		return err
+	}
+	entry.Agents = append(entry.Agents, n.Head.GetChat().GetAgent())
+	value, err := proto.Marshal(entry)
+	if err != nil {
+		return invalidError("outbox", err)
+	}
+	return put(t, k, value)
+}
+
 // sweepTopic deletes the topic of an entry of the index of archived topics, if it is there.
 func sweepTopic(t *table, o *operation, key []byte) error {
 	if !has(t, key) {

@@ -24,6 +24,7 @@ func topicTests() map[string]test {
 		"TopicCreation":         topicCreation,
 		"UnknownTopics":         unknownTopics,
 		"DispatchedPosts":       dispatchedPosts,
+		"DispatchedTasks":       dispatchedTasks,
 		"InvalidPosts":          invalidPosts,
 		"PostOfADeletedTopic":   postOfADeletedTopic,
 		"RepeatedMessageOfTask": repeatedMessageOfTask,
@@ -169,6 +170,37 @@ func dispatchedPosts(t *testing.T, j journal.Journal, reopen func() journal.Jour
 		j = restart(t, j, reopen)
 	}
 	wantPosted(t, j, id, 4, piece("next"))
+}
+
+// A task of a message in the outbox names its agent there.
+func dispatchedTasks(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	id := createTopic(t, j, NewTopic("ann", "@x"))
+	wantPosted(t, j, id, 1, Message("1", ""))
+	wantPosted(t, j, id, 2, Message("2", ""))
+	out, err := j.Outbox(t.Context(), 0, 9)
+	if err != nil || len(out) != 2 {
+		t.Fatalf("outbox: %v, %v", out, err)
+	}
+	for _, agent := range []string{"x", "y"} {
+		n := NewTask("ann")
+		n.Head.Chat, n.Outgoing = &storagev1.Chat{TopicId: id, Agent: agent}, out[0].No
+		create(t, j, n)
+	}
+	j = restart(t, j, reopen)
+	now, err := j.Outbox(t.Context(), 0, 9)
+	out[0].Agents = []string{"x", "y"}
+	if d := cmp.Diff(out, now, protocmp.Transform()); d != "" || err != nil {
+		t.Errorf("outbox (-want +got): %s, %v", d, err)
+	}
+	if err := j.Dispatched(t.Context(), []uint64{out[0].No}); err != nil {
+		t.Fatal(err)
+	}
+	n := NewTask("ann")
+	n.Outgoing = out[0].No
+	create(t, j, n)
+	if now, err := j.Outbox(t.Context(), 0, 9); err != nil || len(now) != 1 || now[0].No != out[1].No {
+		t.Errorf("outbox: %v, %v", now, err)
+	}
 }
 
 func invalidPosts(t *testing.T, j journal.Journal, _ func() journal.Journal) {

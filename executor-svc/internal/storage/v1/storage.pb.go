@@ -2327,7 +2327,9 @@ type Outgoing struct {
 	// The topic.
 	TopicId string `protobuf:"bytes,1,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
 	// The seq of the fact that posted the message.
-	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The names of the agents whose tasks were created.
+	Agents        []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2374,6 +2376,13 @@ func (x *Outgoing) GetSeq() uint64 {
 		return x.Seq
 	}
 	return 0
+}
+
+func (x *Outgoing) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
 }
 
 // Where a task was forked from another one.
@@ -7180,10 +7189,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\fTopicSummary\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
-	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\"7\n" +
+	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\"O\n" +
 	"\bOutgoing\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"1\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06agents\x18\x03 \x03(\tR\x06agents\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
