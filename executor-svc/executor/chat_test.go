@@ -248,7 +248,7 @@ func TestInterruptedReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	events = ann.eventsUntil(topic.GetId(), events[len(events)-1].GetSeq(), isType(streamDone))
-	if d := events[len(events)-1].GetStreamDone(); d.GetError() != "interrupted" || d.GetSize() != 6 {
+	if d := events[len(events)-1].GetStreamDone(); d.GetError() != "interrupted" || d.GetRestarts() || d.GetSize() != 6 {
 		t.Errorf("%v", d)
 	}
 }
@@ -284,6 +284,9 @@ func TestReplyAfterACrash(t *testing.T) {
 	var got []string
 	for _, e := range events {
 		got = append(got, strings.TrimPrefix(e.GetType().String(), "TOPIC_EVENT_TYPE_")+":"+e.GetStreamDone().GetError()+e.GetStreamChunk().GetText())
+		if d := e.GetStreamDone(); d.GetRestarts() != (d.GetError() != "") {
+			t.Errorf("end of a reply: %v", d)
+		}
 	}
 	want := []string{"AGENT_STREAM_DONE:the reply broke off and begins again", "AGENT_STREAM_CHUNK:found", "AGENT_STREAM_DONE:", "NEW_MESSAGE:"}
 	if !slices.Equal(got, want) || reply.GetText() != "found" {

@@ -130,7 +130,7 @@ func agentPayload(e *conversationv1.TopicEvent, f *storagev1.TopicFact) {
 	case *storagev1.TopicFact_StreamDone:
 		e.Type = conversationv1.TopicEventType_TOPIC_EVENT_TYPE_AGENT_STREAM_DONE
 		e.Event = &conversationv1.TopicEvent_StreamDone{StreamDone: &conversationv1.StreamDone{
-			ReplyId: k.StreamDone.GetReplyId(), Size: k.StreamDone.GetSize(), Error: k.StreamDone.GetError(),
+			ReplyId: k.StreamDone.GetReplyId(), Size: k.StreamDone.GetSize(), Error: k.StreamDone.GetError(), Restarts: k.StreamDone.GetRestarts(),
 		}}
 	case *storagev1.TopicFact_AgentSilent:
 		e.Type = conversationv1.TopicEventType_TOPIC_EVENT_TYPE_AGENT_SILENT

@@ -45,7 +45,7 @@ func (w *work) event(ev *conversationv1.TopicEvent) {
 	case *conversationv1.TopicEvent_AgentSilent:
 		delete(w.open, j)
 	case *conversationv1.TopicEvent_StreamDone:
-		if e.StreamDone.GetError() != "" {
+		if e.StreamDone.GetError() != "" && !e.StreamDone.GetRestarts() {
 			delete(w.open, j)
 		}
 	case *conversationv1.TopicEvent_NewMessage:

@@ -26,6 +26,8 @@ func TestWork(t *testing.T) {
 	ended := func(agent, problem string) *conversationv1.TopicEvent {
 		return &conversationv1.TopicEvent{Agent: agent, MessageId: "m", Event: &conversationv1.TopicEvent_StreamDone{StreamDone: &conversationv1.StreamDone{Error: problem}}}
 	}
+	restarts := ended("a", "the planner was lost")
+	restarts.GetStreamDone().Restarts = true
 	decided := &conversationv1.TopicEvent{Agent: "a", MessageId: "m", Event: &conversationv1.TopicEvent_AgentDecision{AgentDecision: &conversationv1.AgentDecision{DelegateTo: "b"}}}
 	reply := &conversationv1.Message{Id: "r"}
 	question := &conversationv1.Message{Id: "q", Wait: &executorv1.Wait{}}
@@ -42,6 +44,7 @@ func TestWork(t *testing.T) {
 		"another's reply":  {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "other", reply), silent("b", "m")}, open},
 		"one of two":       {[]string{"a", "b"}, []*conversationv1.TopicEvent{silent("a", "m")}, open},
 		"both":             {[]string{"a", "b"}, []*conversationv1.TopicEvent{silent("a", "m"), said("b", "m", reply)}, done},
+		"begins again":     {[]string{"a"}, []*conversationv1.TopicEvent{restarts}, open},
 		"broken off":       {[]string{"a"}, []*conversationv1.TopicEvent{ended("a", "interrupted")}, done},
 		"a question":       {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", question)}, waits},
 		"its answer":       {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", question), answer}, open},

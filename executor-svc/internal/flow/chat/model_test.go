@@ -284,7 +284,7 @@ func (m *model) checkEnd() {
 	silent := slices.ContainsFunc(m.posts, func(p *storagev1.TopicFact) bool {
 		return p.GetKind() != nil && strings.HasPrefix(shortly(p), "silent")
 	})
-	if broken := last.GetStreamDone().GetError() != ""; !said && !silent && !broken || said && silent {
+	if broken := last.GetStreamDone().GetError() != "" && !last.GetStreamDone().GetRestarts(); !said && !silent && !broken || said && silent {
 		m.Fatalf("the topic does not know how the task ended: %s", m.all())
 	}
 	ids := map[string]int{}

@@ -43,10 +43,10 @@ func (r *rules) postSilent(reason string) {
 	r.post(&storagev1.TopicFact{Kind: &storagev1.TopicFact_AgentSilent{AgentSilent: reason}})
 }
 
-// postStreamDone ends the running reply.
-func (r *rules) postStreamDone(problem string) {
+// postStreamDone ends the running reply. restarts says that the reply begins again.
+func (r *rules) postStreamDone(problem string, restarts bool) {
 	r.post(&storagev1.TopicFact{Kind: &storagev1.TopicFact_StreamDone{StreamDone: &storagev1.StreamDone{
-		ReplyId: r.messageID(r.GetReply()), Size: r.task.State.GetAnswerBytes(), Error: problem,
+		ReplyId: r.messageID(r.GetReply()), Size: r.task.State.GetAnswerBytes(), Error: problem, Restarts: restarts,
 	}}})
 	r.Reply = 0
 }
@@ -59,11 +59,11 @@ func (r *rules) postChunk(text string) {
 }
 
 // breakOff ends the running reply, if any of it was shown.
-func (r *rules) breakOff(problem string) bool {
+func (r *rules) breakOff(problem string, restarts bool) bool {
 	if r.GetReply() == 0 || r.task.State.GetAnswerBytes() == 0 {
 		return false
 	}
-	r.postStreamDone(problem)
+	r.postStreamDone(problem, restarts)
 	return true
 }
 
@@ -100,7 +100,7 @@ func (r *rules) postEnd(f *storagev1.Fact) {
 	if r.GetPhase() != 0 && !r.GetComplete() {
 		r.postProcess(statusError, problem)
 	}
-	if !r.breakOff(problem) && !r.GetSpoke() {
+	if !r.breakOff(problem, false) && !r.GetSpoke() {
 		r.postSilent(reason)
 	}
 }

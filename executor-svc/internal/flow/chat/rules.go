@@ -315,7 +315,7 @@ func (r *rules) CancelSubtask(d *step.Draft, id, reason string) {
 
 // reply lets the planner write the reply, also in place of one that broke off.
 func (r *rules) reply(l step.Lane) {
-	r.breakOff("the reply broke off and begins again")
+	r.breakOff("the reply broke off and begins again", true)
 	r.Messages++
 	r.Reply = r.GetMessages()
 	l.BeginAnswer("")
@@ -343,7 +343,7 @@ func (r *rules) answered(l step.Lane, in flow.Answered) {
 		return
 	}
 	id := r.messageID(r.GetReply())
-	r.postStreamDone("")
+	r.postStreamDone("", false)
 	r.postMessage(&storagev1.TopicMessage{Id: id, Text: in.FullAnswer, Media: in.Media})
 	l.Answered(flow.Answered{FullAnswer: in.FullAnswer})
 }

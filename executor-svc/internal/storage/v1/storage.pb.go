@@ -1638,7 +1638,9 @@ type StreamDone struct {
 	// Its length in bytes.
 	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// Why it ended early; empty if it is complete.
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// The agent begins the reply again.
+	Restarts      bool `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1692,6 +1694,13 @@ func (x *StreamDone) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *StreamDone) GetRestarts() bool {
+	if x != nil {
+		return x.Restarts
+	}
+	return false
 }
 
 // The beginning or the end of a phase of an agent's process. The rest of the event is in the head of the agent's task.
@@ -7123,12 +7132,13 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vStreamChunk\x12\x19\n" +
 	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"Q\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"m\n" +
 	"\n" +
 	"StreamDone\x12\x19\n" +
 	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"\xb2\x02\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\bR\brestarts\"\xb2\x02\n" +
 	"\vProcessNote\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x19\n" +

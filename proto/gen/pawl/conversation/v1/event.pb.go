@@ -798,7 +798,9 @@ type StreamDone struct {
 	// Its length in bytes.
 	Size uint64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// Why the reply ended early and became no message; empty if it is complete.
-	Error         string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	// The agent begins the reply again, with another reply_id; without it, a reply that ended early is the end of the agent's work on the message.
+	Restarts      bool `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -852,6 +854,13 @@ func (x *StreamDone) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *StreamDone) GetRestarts() bool {
+	if x != nil {
+		return x.Restarts
+	}
+	return false
 }
 
 // AgentSilent says why an agent does not respond.
@@ -1166,12 +1175,13 @@ const file_pawl_conversation_v1_event_proto_rawDesc = "" +
 	"\vStreamChunk\x12\x19\n" +
 	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"Q\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"m\n" +
 	"\n" +
 	"StreamDone\x12\x19\n" +
 	"\breply_id\x18\x01 \x01(\tR\areplyId\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"%\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\bR\brestarts\"%\n" +
 	"\vAgentSilent\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x95\x02\n" +
 	"\fProcessEvent\x12\x14\n" +
