@@ -63,6 +63,7 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 	}
 	head := s.head(ctx, owner, req, agent)
 	head.Flow, head.Chat = chatFlow, proto.CloneOf(c.Chat)
+	head.Turn = "topic/" + c.Chat.GetTopicId() + "/" + c.Agent.GetName()
 	head.Chat.Phases = c.Chat.GetPhases() || settings.Phases == nil && agent.GetChatOptions().GetPhases()
 	head.Chat.ContextShare = agent.GetChatOptions().GetContextShare()
 	if err := s.check.task(ctx, head, req.GetMcpIds()); err != nil {

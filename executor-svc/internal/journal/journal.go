@@ -90,6 +90,8 @@ type Tasks interface {
 	// A deadline needs no slot, because applying it starts nothing. Slots go to the user with the fewest slots, then to the user who
 	// has waited longest; a user's tasks are claimed in the order in which they became due.
 	//
+	// Tasks of one user with the same TaskHead.turn take turns: while one of them has an owner with a slot, for the others no slot is free.
+	//
 	// The epoch of a claim is greater than all earlier epochs of the task, also across restarts.
 	Claim(ctx context.Context, r ClaimRequest) (Claims, error)
 	// Renew extends claims by a lease from now, and returns the tasks whose claims were lost: another owner may have them. In

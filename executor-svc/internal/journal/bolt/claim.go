@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,7 @@ type dueEntry struct {
 const (
 	flagRuns     = 1
 	flagCommands = 2
+	flagTurn     = 4 // the turn follows the user after a zero byte
 )
 
 // put adds the change to the operation, and stores the entry if the task is due, else removes it from the index.
@@ -76,8 +78,13 @@ func (e *dueEntry) put(t *table, o *operation) error {
 	if e.commands {
 		flags |= flagCommands
 	}
-	v := append(binary.AppendUvarint(make([]byte, 0, 16+len(e.user)), e.seq), flags)
-	return put(t, k, append(v, e.user...))
+	user := e.user
+	if e.turn != "" {
+		flags |= flagTurn
+		user += "\x00" + e.turn
+	}
+	v := append(binary.AppendUvarint(make([]byte, 0, 16+len(user)), e.seq), flags)
+	return put(t, k, append(v, user...))
 }
 
 // storedDue returns the entry of a task in the index; the zero entry if it has none.
@@ -99,9 +106,13 @@ func readDueEntry(key, stored []byte) (dueEntry, error) {
 	if n <= 0 || len(v) == n || len(key) != 1+idSize {
 		return dueEntry{}, damagedError(name(key), "it is too short")
 	}
-	return dueEntry{seq: seq, dueChange: dueChange{
+	e := dueEntry{seq: seq, dueChange: dueChange{
 		id: idOf(key), runs: v[n]&flagRuns != 0, commands: v[n]&flagCommands != 0, user: string(v[n+1:]),
-	}}, nil
+	}}
+	if v[n]&flagTurn != 0 {
+		e.user, e.turn, _ = strings.Cut(e.user, "\x00")
+	}
+	return e, nil
 }
 
 // load reads the tasks that are due, in the order in which they became due, and those with a deadline.

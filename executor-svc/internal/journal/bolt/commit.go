@@ -246,7 +246,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 			if err != nil {
 				return err
 			}
-			e.id, e.user = id, head.GetUserSub()
+			e.id, e.user, e.turn = id, head.GetUserSub(), head.GetTurn()
 		}
 		// The sequence is stored: numbers grow across restarts, and none is used twice.
 		no = t.NextSequence()

@@ -14,7 +14,7 @@
 //	t<id>\x02<seq>                  record, by the seq of its first fact
 //	t<id>\x03<number>               command in the inbox
 //	t<id>\x05<sha-256>              the task refers to this payload
-//	a<id>                           the task is due: its place in the order, why, and its user
+//	a<id>                           the task is due: its place in the order, why, its user, and its turn
 //	d<time><id>                     a task's deadline
 //	e<time><id>                     a task's end
 //	u<user>\x00<id>                 index of a user's tasks: status and agent

@@ -40,6 +40,8 @@ type dueTask struct {
 	since           uint64 // the tick at which it became due
 	deadline        int64  // in nanoseconds since 1970; 0: none
 
+	turn string // see TaskHead; empty: none
+
 	epoch   uint64 // of its owner; 0: none
 	slot    bool
 	writing int  // changes of its owner that are not durable yet
@@ -52,7 +54,14 @@ type dueUser struct {
 	usedSlots int
 	served    uint64                  // the tick of the newest slot
 	tasks     int                     // number of dueTasks of this user
-	queue     *btree.BTreeG[*dueTask] // due tasks without an owner
+	queue     *btree.BTreeG[*dueTask] // due tasks without an owner; of those of a turn, the one that is next, if no other has a slot
+	turns     map[string]*turn
+}
+
+// turn is a line of tasks of which at most one has a slot.
+type turn struct {
+	holder *dueTask                // has a slot; nil: none
+	queue  *btree.BTreeG[*dueTask] // due tasks without an owner
 }
 
 // dueChange is what a durable change means for due: the task's new values.
@@ -61,6 +70,7 @@ type dueChange struct {
 	user string
 	// gone reports that the task was deleted.
 	gone     bool
+	turn     string
 	runs     bool
 	commands bool
 	// sent is added to received.
@@ -113,7 +123,7 @@ func (d *due) apply(c dueChange) {
 	}
 	d.change(t, func() {
 		wasDue := t.isDue()
-		t.runs, t.commands, t.deadline = c.runs, c.commands, c.deadline
+		t.turn, t.runs, t.commands, t.deadline = c.turn, c.runs, c.commands, c.deadline
 		t.received += c.sent
 		if !wasDue && t.isDue() {
 			d.tick++
@@ -130,7 +140,7 @@ func (t *dueTask) isDue() bool { return t.runs || t.commands }
 func (d *due) user(name string) *dueUser {
 	u := d.users[name]
 	if u == nil {
-		u = &dueUser{name: name, queue: newSet(dueEarlier)}
+		u = &dueUser{name: name, queue: newSet(dueEarlier), turns: map[string]*turn{}}
 		d.users[name] = u
 	}
 	return u
@@ -140,14 +150,12 @@ func (d *due) user(name string) *dueUser {
 func (d *due) change(t *dueTask, change func()) {
 	u := t.user
 	d.waitingUsers.Delete(u) // first: its order depends on its queue
-	u.queue.Delete(t)
+	u.leave(t)
 	d.withCommands.Delete(t)
 	d.withDeadline.Delete(t)
 	change()
 	free := t.epoch == 0
-	if free && t.isDue() {
-		u.queue.Set(t)
-	}
+	u.enter(t)
 	if free && t.commands && t.received > t.receivedAtClaim {
 		d.withCommands.Set(t)
 	}
@@ -166,6 +174,50 @@ func (d *due) change(t *dueTask, change func()) {
 	}
 }
 
+// leave takes a task out of its user's queue, and the next task of its turn: which one that is may change.
+func (u *dueUser) leave(t *dueTask) {
+	u.queue.Delete(t)
+	if k := u.turns[t.turn]; k != nil {
+		if next, ok := k.queue.Min(); ok {
+			u.queue.Delete(next)
+		}
+		k.queue.Delete(t)
+		if k.holder == t {
+			k.holder = nil
+		}
+	}
+}
+
+// enter puts a task into its user's queue if it is due and has no owner; of a turn, the next task if no other has a slot.
+func (u *dueUser) enter(t *dueTask) {
+	waits := t.epoch == 0 && t.isDue()
+	if t.turn == "" {
+		if waits {
+			u.queue.Set(t)
+		}
+		return
+	}
+	k := u.turns[t.turn]
+	if k == nil {
+		k = &turn{queue: newSet(dueEarlier)}
+		u.turns[t.turn] = k
+	}
+	if waits {
+		k.queue.Set(t)
+	}
+	if t.slot {
+		k.holder = t
+	}
+	if k.holder != nil {
+		return
+	}
+	if next, ok := k.queue.Min(); ok {
+		u.queue.Set(next)
+	} else {
+		delete(u.turns, t.turn)
+	}
+}
+
 // claim makes the caller the owner of tasks as Claim of journal.Tasks says.
 func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 	d.mu.Lock()
@@ -179,7 +231,7 @@ func (d *due) claim(r journal.ClaimRequest) journal.Claims {
 		t, _ := u.queue.Min()
 		all = append(all, d.own(t, true))
 	}
-	for len(all) < r.Max && d.usedSlots >= r.Slots {
+	for len(all) < r.Max { // no slot is free, or another task has the turn
 		t, ok := d.withCommands.Min()
 		if !ok {
 			break

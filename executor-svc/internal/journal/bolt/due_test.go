@@ -29,7 +29,7 @@ type modelTask struct {
 }
 
 // In any order of events: no task has two owners, slots are bounded and go to the user with the fewest, a user's tasks are claimed in
-// order, and a claim leaves no task that it could have taken.
+// order, one of a turn at a time, and a claim leaves no task that it could have taken.
 func TestClaimsAreFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{d: newDue(1 << 32), tasks: map[uuid.UUID]*modelTask{}, held: map[string]int{}}
@@ -45,7 +45,7 @@ func TestClaimsAreFair(t *testing.T) {
 }
 
 func (m *model) create(t *rapid.T) {
-	task := &modelTask{dueChange: dueChange{id: uuid.New(), user: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), runs: true}}
+	task := &modelTask{dueChange: dueChange{id: uuid.New(), user: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "user"), turn: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "turn"), runs: true}}
 	m.tasks[task.id] = task
 	m.apply(task)
 }
@@ -155,9 +155,9 @@ func (m *model) claim(t *rapid.T) {
 			continue
 		}
 		switch {
-		case task.due && m.slots() < slots:
+		case task.due && m.slots() < slots && !m.blocked(task):
 			t.Fatal("a slot is free, and a task that is due was left")
-		case task.unseen && m.slots() >= slots:
+		case task.unseen && (m.slots() >= slots || m.blocked(task)):
 			t.Fatal("a new command was left")
 		case task.deadline != 0 && task.deadline <= now:
 			t.Fatal("a deadline has passed, and its task was left")
@@ -175,7 +175,9 @@ func (m *model) take(t *rapid.T, c journal.Claim, slots int, now int64) {
 	}
 	m.last = c.Epoch
 	if c.Slot {
-		m.fair(t, task)
+		if m.fair(t, task); m.blocked(task) {
+			t.Fatal("another task has the turn")
+		}
 		if m.held[task.user]++; m.slots() > slots {
 			t.Fatalf("more than %d slots", slots)
 		}
@@ -191,15 +193,25 @@ func (m *model) fair(t *rapid.T, task *modelTask) {
 		if other == task {
 			break
 		}
-		if other.user == task.user && other.epoch == 0 {
+		if other.user == task.user && other.epoch == 0 && !m.blocked(other) {
 			t.Fatal("a task of the same user was due before")
 		}
 	}
 	for _, other := range m.order {
-		if other.epoch == 0 && m.held[other.user] < m.held[task.user] {
+		if other.epoch == 0 && !m.blocked(other) && m.held[other.user] < m.held[task.user] {
 			t.Fatalf("%s holds %d slots, %s holds %d", task.user, m.held[task.user], other.user, m.held[other.user])
 		}
 	}
+}
+
+// blocked reports whether another task has the turn of a task.
+func (m *model) blocked(task *modelTask) bool {
+	for _, other := range m.tasks {
+		if other != task && other.slot && other.user == task.user && other.turn == task.turn && task.turn != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) slots() (n int) {

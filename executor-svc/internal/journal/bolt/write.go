@@ -147,7 +147,7 @@ func (w *storedTransition) putDue(t *table, o *operation, old *taskState) error 
 			return err
 		}
 	}
-	e.id, e.user, e.runs = w.id, w.head.GetUserSub(), isActive(w.state.status)
+	e.id, e.user, e.turn, e.runs = w.id, w.head.GetUserSub(), w.head.GetTurn(), isActive(w.state.status)
 	if len(w.applied) > 0 {
 		e.commands = hasCommands(t, w.id)
 	}

@@ -16,6 +16,7 @@ func fairnessTests() map[string]test {
 		"PlaceInLineIsDurable":   placeInLineIsDurable,
 		"MaxBoundsClaims":        maxBoundsClaims,
 		"AWaitingTaskFreesASlot": aWaitingTaskFreesASlot,
+		"TasksTakeTurns":         tasksTakeTurns,
 	}
 }
 
@@ -127,4 +128,59 @@ func aWaitingTaskFreesASlot(t *testing.T, j journal.Journal, _ func() journal.Jo
 	wantClaims(t, claim(t, j, 1))
 	yield(t, j, c...)
 	wantClaims(t, claim(t, j, 1), other...)
+}
+
+// Of tasks with the same turn one has a slot at a time, in the order in which they became due, also after a restart. Commands of the others are applied without
+// one meanwhile.
+func tasksTakeTurns(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	var line []journal.NewTask
+	of := func(user, turn string) journal.NewTask {
+		n := NewTask(user)
+		n.Head.Turn = turn
+		create(t, j, n)
+		return n
+	}
+	for range 4 {
+		line = append(line, of("ann", "x"))
+	}
+	other, bobs, free := of("ann", "y"), of("bob", "x"), of("ann", "")
+	first := claim(t, j, 10)
+	wantClaims(t, first, line[0].ID, bobs.ID, other.ID, free.ID)
+	send(t, j, line[2].ID)
+	c := claim(t, j, 10)
+	if wantClaims(t, c, line[2].ID); c[0].Slot {
+		t.Error("a slot out of turn")
+	}
+	yield(t, j, c...)
+	wantClaims(t, claim(t, j, 10))
+	// A task that waits leaves its turn to the next one, and takes its place in the line when it continues.
+	if err := j.Commit(t.Context(), transition(t, j, line[0], first[0].Epoch, waiting, nil)); err != nil {
+		t.Fatal(err)
+	}
+	yield(t, j, first[0])
+	c = claim(t, j, 10)
+	wantClaims(t, c, line[1].ID)
+	send(t, j, line[0].ID)
+	late := of("ann", "x")
+	wantClaims(t, claim(t, j, 10), line[0].ID) // without a slot
+	j = restart(t, j, reopen)
+	for i, want := range []journal.NewTask{line[1], line[2], line[3], line[0], late} {
+		c := claimTask(t, j, want.ID)
+		for _, l := range claim(t, j, 10) {
+			if l.Slot && l.TaskID != other.ID && l.TaskID != bobs.ID && l.TaskID != free.ID {
+				t.Errorf("beside task %d: %v", i, l)
+			}
+			yield(t, j, l)
+		}
+		tr := transition(t, j, want, c.Epoch, success, nil)
+		if inbox, err := j.Inbox(t.Context(), want.ID); err != nil {
+			t.Fatal(err)
+		} else if len(inbox) > 0 {
+			tr.Applied = []uint64{inbox[0].No}
+		}
+		if err := j.Commit(t.Context(), tr); err != nil {
+			t.Fatal(err)
+		}
+		yield(t, j, c)
+	}
 }

@@ -194,7 +194,9 @@ type TaskHead struct {
 	// How its plan is worked on; absent in flows without a plan.
 	PlanOptions *v1.PlanOptions `protobuf:"bytes,21,opt,name=plan_options,json=planOptions,proto3" json:"plan_options,omitempty"`
 	// The message of a topic that it answers; absent if it answers none.
-	Chat          *Chat `protobuf:"bytes,22,opt,name=chat,proto3" json:"chat,omitempty"`
+	Chat *Chat `protobuf:"bytes,22,opt,name=chat,proto3" json:"chat,omitempty"`
+	// Tasks of a user with the same turn run one at a time: of them at most one has a slot; empty: none.
+	Turn          string `protobuf:"bytes,23,opt,name=turn,proto3" json:"turn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +383,13 @@ func (x *TaskHead) GetChat() *Chat {
 		return x.Chat
 	}
 	return nil
+}
+
+func (x *TaskHead) GetTurn() string {
+	if x != nil {
+		return x.Turn
+	}
+	return ""
 }
 
 // The message of a topic that a task answers, and how.
@@ -6996,7 +7005,7 @@ var File_storage_v1_storage_proto protoreflect.FileDescriptor
 const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"\x18storage/v1/storage.proto\x12\n" +
-	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a pawl/conversation/v1/event.proto\x1a pawl/conversation/v1/topic.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xcc\x06\n" +
+	"storage.v1\x1a\x1bpawl/common/v1/common.proto\x1a pawl/conversation/v1/event.proto\x1a pawl/conversation/v1/topic.proto\x1a\x1cpawl/executor/v1/event.proto\x1a'pawl/executor/v1/executor_service.proto\x1a\x1bpawl/executor/v1/task.proto\"\xe0\x06\n" +
 	"\bTaskHead\x12\x19\n" +
 	"\buser_sub\x18\x01 \x01(\tR\auserSub\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x19\n" +
@@ -7023,7 +7032,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vinputs_json\x18\x14 \x01(\tR\n" +
 	"inputsJson\x12@\n" +
 	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12$\n" +
-	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\"\xe4\x03\n" +
+	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\x12\x12\n" +
+	"\x04turn\x18\x17 \x01(\tR\x04turn\"\xe4\x03\n" +
 	"\x04Chat\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x1d\n" +
 	"\n" +
