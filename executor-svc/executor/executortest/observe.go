@@ -21,6 +21,8 @@ import (
 //	Create.before     a new task is not stored yet
 //	Create.after      the new task is durable
 //	Commit.…, Send.…  the same for a transition, and for a command
+//	Post.…            the same for an addition to a topic that is not part of a transition
+//	Dispatched.…      the same for the removal of messages from the outbox
 //	CallTool.before   a call is not sent to the pool yet
 //	CallTool.sent     its request was written to the stream
 //	CallTool.message  a message that precedes its result arrived
@@ -30,7 +32,7 @@ import (
 //	AckCall.after     the pool has replied, or cannot be reached
 //	CancelCall.…, ReleaseSession.…  the same
 //
-// Create, Commit and Send reach `after` only if they succeeded. A stream that cannot be opened reaches no point.
+// The points of the journal reach `after` only if the change succeeded. A stream that cannot be opened reaches no point.
 type Observer func(point string)
 
 // Observe returns deps whose journal and connection to the pool call see at each point.
@@ -63,6 +65,18 @@ func (o observedJournal) Send(ctx context.Context, taskID string, c *storagev1.C
 		return err
 	})
 	return no, err
+}
+
+func (o observedJournal) Post(ctx context.Context, p journal.Post) (seq uint64, posted bool, err error) {
+	err = o.around("Post", func() error {
+		seq, posted, err = o.Journal.Post(ctx, p)
+		return err
+	})
+	return seq, posted, err
+}
+
+func (o observedJournal) Dispatched(ctx context.Context, numbers []uint64) error {
+	return o.around("Dispatched", func() error { return o.Journal.Dispatched(ctx, numbers) })
 }
 
 func (o observedJournal) around(what string, do func() error) error {
