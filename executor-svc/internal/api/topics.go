@@ -283,8 +283,23 @@ func (s *Topics) InterruptAgent(ctx context.Context, req *conversationv1.Interru
 	if req.GetReason() != "" {
 		reason += ": " + req.GetReason()
 	}
-	ids, err := s.tasks.cancelChats(ctx, v.topic.ID, []string{agent.GetAddedBy()}, func(c *storagev1.Chat) bool { return c.GetAgent() == agent.GetName() }, reason)
-	return &conversationv1.InterruptAgentResponse{TaskIds: ids}, err
+	out := &conversationv1.InterruptAgentResponse{}
+	for { // a task that is being cancelled may post a message by which the agent goes on
+		_, _, err := s.Journal.Post(ctx, journal.Post{TopicID: v.topic.ID, Now: time.Now(), Interrupts: agent.GetName()})
+		if err != nil {
+			return nil, apiError(err, topicNotFound(v.topic.ID))
+		}
+		works := func(c *storagev1.Chat) bool { return c.GetAgent() == agent.GetName() }
+		ids, err := s.tasks.cancelChats(ctx, v.topic.ID, []string{agent.GetAddedBy()}, works, reason)
+		if err != nil {
+			return nil, err
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(out.TaskIds, id) })
+		if len(ids) == 0 {
+			return out, nil
+		}
+		out.TaskIds = append(out.TaskIds, ids...)
+	}
 }
 
 // RollbackTopic implements TopicService.

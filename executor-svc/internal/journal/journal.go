@@ -170,6 +170,8 @@ type Post struct {
 	Now     time.Time
 	// Facts hold at most one message, or several if a task posts them. A rollback among them marks the seqs from RolledBack.ToSeq + 1 up to its own.
 	Facts []*storagev1.TopicFact
+	// Interrupts names an agent that shall not begin with messages that were posted before; empty: none. Such a post may have no facts.
+	Interrupts string
 	// Summary, if set, becomes the agent's newest summary.
 	Summary *storagev1.TopicSummary
 	// User is who posts, and Admission bounds the user's posts apart from requests for tasks; its Bytes are ignored. Repeated posts do not count. Tasks' posts have
@@ -192,6 +194,11 @@ type Topic struct {
 // RolledBack reports whether the fact with this seq was rolled back.
 func (t *Topic) RolledBack(seq uint64) bool {
 	return slices.ContainsFunc(t.State.GetRolledBack(), func(r *storagev1.SeqRange) bool { return r.GetFirst() <= seq && seq <= r.GetLast() })
+}
+
+// Interrupted reports whether an agent was interrupted after the fact with this seq.
+func (t *Topic) Interrupted(agent string, seq uint64) bool {
+	return slices.ContainsFunc(t.State.GetInterruptions(), func(i *storagev1.Interruption) bool { return i.GetAgent() == agent && seq <= i.GetSeq() })
 }
 
 // TopicRecord is a stored record of a topic with the seq of its first fact.

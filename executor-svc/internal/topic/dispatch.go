@@ -134,6 +134,9 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	tasks := map[string]string{} // by the agent's name
 	for _, c := range Considerers(t.ID, t.Topic, m) {
 		refused := c.Refused
+		if refused == "" && t.Interrupted(c.Agent.GetName(), m.Seq) {
+			refused = "interrupted before it began"
+		}
 		if refused == "" {
 			id, err := d.Tasks.CreateChat(ctx, c, m, o)
 			if err != nil && !isFinal(err) {
@@ -180,7 +183,7 @@ func (d *Dispatcher) load(ctx context.Context, o journal.Outgoing) (*journal.Top
 	return t, &page.Messages[0], nil
 }
 
-// cancelUnwanted cancels tasks whose message was rolled back, or whose agent was removed, while they were created.
+// cancelUnwanted cancels tasks whose message was rolled back, or whose agent was interrupted or removed, while they were created.
 func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *journal.TopicMessage, tasks map[string]string) error {
 	if len(tasks) == 0 {
 		return nil
@@ -196,6 +199,8 @@ func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *jour
 			continue
 		case t.RolledBack(m.Seq):
 			reason = "the message was rolled back"
+		case t.Interrupted(agent, m.Seq):
+			reason = "interrupted"
 		case !slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == agent }):
 			reason = "the agent was removed from the topic"
 		default:

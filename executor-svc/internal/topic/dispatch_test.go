@@ -34,11 +34,16 @@ type book struct {
 	fails, keeps int
 	rolled       map[string]bool // topics of which everything was rolled back
 	silent       []string
+	interrupted  []*storagev1.Interruption
 }
 
 func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if p.Interrupts != "" {
+		b.interrupted = append(b.interrupted, &storagev1.Interruption{Agent: p.Interrupts, Seq: uint64(len(b.posts))})
+		return 0, true, nil
+	}
 	if reason := p.Facts[0].GetAgentSilent(); reason != "" {
 		b.silent = append(b.silent, p.TopicID+": "+reason)
 		b.outbox = slices.DeleteFunc(b.outbox, func(o journal.Outgoing) bool { return o.No == p.Dispatched })
@@ -82,7 +87,7 @@ func (b *book) Topic(_ context.Context, id string) (*journal.Topic, error) {
 	if id == "deleted" {
 		return nil, journal.ErrNotFound
 	}
-	t := &journal.Topic{ID: id, Topic: of("ann", "A"), State: &storagev1.TopicState{}}
+	t := &journal.Topic{ID: id, Topic: of("ann", "A"), State: &storagev1.TopicState{Interruptions: b.interrupted}}
 	if b.rolled[id] {
 		t.State.RolledBack = []*storagev1.SeqRange{{First: 1, Last: 1000}}
 	}
@@ -238,6 +243,42 @@ func TestRollbackDuringDispatch(t *testing.T) {
 		synctest.Wait()
 		if len(b.outbox) != 0 || !slices.Equal(d.cancelled, []string{"task of m1: the message was rolled back"}) {
 			t.Errorf("left: %v, cancelled: %v", b.outbox, d.cancelled)
+		}
+	})
+}
+
+// An interruption reaches messages that are still in the outbox, and a task that is being created.
+func TestInterruptionReachesTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "down")
+		b := &book{}
+		d := &desk{refuse: map[string][]error{"a": {down, down, down}}}
+		j := dispatcher(t, b, d)
+		interrupt := func() {
+			if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Interrupts: "A"}); err != nil {
+				t.Error(err)
+			}
+		}
+		post(t, j, "a")
+		synctest.Wait()
+		interrupt()
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		if len(b.outbox) != 0 || len(d.created) != 0 || !slices.Equal(b.silent, []string{"a: interrupted before it began"}) {
+			t.Errorf("left: %v, created: %v, silent: %v", b.outbox, d.created, b.silent)
+		}
+		d.refuse = nil
+		d.onCreate = func(c topic.Considerer) {
+			if c.Chat.GetMessageSeq() == 2 {
+				interrupt()
+			}
+		}
+		post(t, j, "a")
+		synctest.Wait()
+		post(t, j, "a")
+		synctest.Wait()
+		if !slices.Equal(d.created, []string{"a/m2", "a/m3"}) || !slices.Equal(d.cancelled, []string{"task of m2: interrupted"}) {
+			t.Errorf("created: %v, cancelled: %v", d.created, d.cancelled)
 		}
 	})
 }

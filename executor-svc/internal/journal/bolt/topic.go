@@ -23,6 +23,8 @@ type topicWrite struct {
 	record   []byte
 	payloads []payload
 	answers  uint64
+	// interrupts names the agent that is interrupted; empty: none.
+	interrupts string
 	// settings are the new settings, or nil if they stay.
 	settings *storagev1.Topic
 	encoded  []byte
@@ -50,7 +52,7 @@ func encodePost(p *journal.Post) (*topicWrite, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.answers = p.Answers
+	w.answers, w.interrupts = p.Answers, p.Interrupts
 	if p.Summary != nil {
 		value, payloads, err := encode(nil, p.Summary)
 		if err != nil {
@@ -322,6 +324,9 @@ func (w *topicWrite) follow(old *journal.Topic) (*topicChange, error) {
 	}
 	st := c.next.State
 	st.Dispatches = slices.ContainsFunc(c.next.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetAgentId() != "" })
+	if w.interrupts != "" {
+		interrupt(st, w.interrupts)
+	}
 	for _, f := range w.facts {
 		st.LastSeq++
 		if r := f.GetRolledBack(); r != nil {
@@ -348,6 +353,17 @@ func (w *topicWrite) follow(old *journal.Topic) (*topicChange, error) {
 		}
 	}
 	return c, nil
+}
+
+// interrupt records that an agent is interrupted now.
+func interrupt(st *storagev1.TopicState, agent string) {
+	for _, i := range st.GetInterruptions() {
+		if i.GetAgent() == agent {
+			i.Seq = st.GetLastSeq()
+			return
+		}
+	}
+	st.Interruptions = append(st.Interruptions, &storagev1.Interruption{Agent: agent, Seq: st.GetLastSeq()})
 }
 
 // rollBack marks the seqs from first to the last one.

@@ -32,6 +32,7 @@ func topicTests() map[string]test {
 		"PagesOfMessages":       pagesOfMessages,
 		"WindowOfPosts":         windowOfPosts,
 		"BytesOfTopics":         bytesOfTopics,
+		"Interruptions":         interruptions,
 	}
 }
 
@@ -392,5 +393,36 @@ func bytesOfTopics(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	}
 	if _, created, err := j.CreateTopic(t.Context(), uuid.NewString(), NewTopic("bob"), nil, limit); err != nil || !created {
 		t.Errorf("another user: %v, %v", created, err)
+	}
+}
+
+func interruptions(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	id := createTopic(t, j, NewTopic("ann", "@x", "@y"))
+	wantPosted(t, j, id, 1, Message("1", ""))
+	interrupt := func(agent string) {
+		t.Helper()
+		if _, posted, err := j.Post(t.Context(), journal.Post{TopicID: id, Now: start, Interrupts: agent}); err != nil || !posted {
+			t.Errorf("Post: %v, %v", posted, err)
+		}
+	}
+	interrupt("x")
+	wantPosted(t, j, id, 2, Message("2", ""))
+	interrupt("y")
+	interrupt("x")
+	wantPosted(t, j, id, 3, Message("3", ""))
+	j = restart(t, j, reopen)
+	topic, err := j.Topic(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, agent := range []string{"x", "y", "z"} {
+		for seq := uint64(1); seq <= 3; seq++ {
+			if got, want := topic.Interrupted(agent, seq), agent != "z" && seq < 3; got != want {
+				t.Errorf("%s at %d: %v", agent, seq, got)
+			}
+		}
+	}
+	if topic.State.GetLastSeq() != 3 {
+		t.Errorf("state: %v", topic.State)
 	}
 }

@@ -876,7 +876,9 @@ type TopicState struct {
 	// The seqs that were rolled back, in order, without overlaps.
 	RolledBack []*SeqRange `protobuf:"bytes,4,rep,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
 	// New messages go to the outbox, because the topic has agents.
-	Dispatches    bool `protobuf:"varint,5,opt,name=dispatches,proto3" json:"dispatches,omitempty"`
+	Dispatches bool `protobuf:"varint,5,opt,name=dispatches,proto3" json:"dispatches,omitempty"`
+	// The newest interruption of each agent.
+	Interruptions []*Interruption `protobuf:"bytes,6,rep,name=interruptions,proto3" json:"interruptions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -946,6 +948,68 @@ func (x *TopicState) GetDispatches() bool {
 	return false
 }
 
+func (x *TopicState) GetInterruptions() []*Interruption {
+	if x != nil {
+		return x.Interruptions
+	}
+	return nil
+}
+
+// An interruption of an agent: it does not begin with messages that were posted before.
+type Interruption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The agent's name.
+	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The seq of the newest fact before it.
+	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interruption) Reset() {
+	*x = Interruption{}
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interruption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interruption) ProtoMessage() {}
+
+func (x *Interruption) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interruption.ProtoReflect.Descriptor instead.
+func (*Interruption) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Interruption) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Interruption) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // Seqs from first to last.
 type SeqRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -959,7 +1023,7 @@ type SeqRange struct {
 
 func (x *SeqRange) Reset() {
 	*x = SeqRange{}
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1035,7 @@ func (x *SeqRange) String() string {
 func (*SeqRange) ProtoMessage() {}
 
 func (x *SeqRange) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[6]
+	mi := &file_storage_v1_storage_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1048,7 @@ func (x *SeqRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeqRange.ProtoReflect.Descriptor instead.
 func (*SeqRange) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{6}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SeqRange) GetFirst() uint64 {
@@ -1014,7 +1078,7 @@ type TopicRecord struct {
 
 func (x *TopicRecord) Reset() {
 	*x = TopicRecord{}
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1090,7 @@ func (x *TopicRecord) String() string {
 func (*TopicRecord) ProtoMessage() {}
 
 func (x *TopicRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[7]
+	mi := &file_storage_v1_storage_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1103,7 @@ func (x *TopicRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicRecord.ProtoReflect.Descriptor instead.
 func (*TopicRecord) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{7}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TopicRecord) GetTime() int64 {
@@ -1090,7 +1154,7 @@ type TopicFact struct {
 
 func (x *TopicFact) Reset() {
 	*x = TopicFact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1166,7 @@ func (x *TopicFact) String() string {
 func (*TopicFact) ProtoMessage() {}
 
 func (x *TopicFact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[8]
+	mi := &file_storage_v1_storage_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1179,7 @@ func (x *TopicFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicFact.ProtoReflect.Descriptor instead.
 func (*TopicFact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{8}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TopicFact) GetAgent() string {
@@ -1389,7 +1453,7 @@ type RolledBack struct {
 
 func (x *RolledBack) Reset() {
 	*x = RolledBack{}
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1465,7 @@ func (x *RolledBack) String() string {
 func (*RolledBack) ProtoMessage() {}
 
 func (x *RolledBack) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[9]
+	mi := &file_storage_v1_storage_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1478,7 @@ func (x *RolledBack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolledBack.ProtoReflect.Descriptor instead.
 func (*RolledBack) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{9}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RolledBack) GetToMessageId() string {
@@ -1455,7 +1519,7 @@ type TopicUpdated struct {
 
 func (x *TopicUpdated) Reset() {
 	*x = TopicUpdated{}
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1531,7 @@ func (x *TopicUpdated) String() string {
 func (*TopicUpdated) ProtoMessage() {}
 
 func (x *TopicUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[10]
+	mi := &file_storage_v1_storage_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1544,7 @@ func (x *TopicUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicUpdated.ProtoReflect.Descriptor instead.
 func (*TopicUpdated) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{10}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TopicUpdated) GetDisplayName() string {
@@ -1526,7 +1590,7 @@ type AgentDecision struct {
 
 func (x *AgentDecision) Reset() {
 	*x = AgentDecision{}
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1602,7 @@ func (x *AgentDecision) String() string {
 func (*AgentDecision) ProtoMessage() {}
 
 func (x *AgentDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[11]
+	mi := &file_storage_v1_storage_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1615,7 @@ func (x *AgentDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentDecision.ProtoReflect.Descriptor instead.
 func (*AgentDecision) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{11}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AgentDecision) GetKind() v12.AgentDecision_Kind {
@@ -1590,7 +1654,7 @@ type StreamChunk struct {
 
 func (x *StreamChunk) Reset() {
 	*x = StreamChunk{}
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1666,7 @@ func (x *StreamChunk) String() string {
 func (*StreamChunk) ProtoMessage() {}
 
 func (x *StreamChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[12]
+	mi := &file_storage_v1_storage_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1679,7 @@ func (x *StreamChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamChunk.ProtoReflect.Descriptor instead.
 func (*StreamChunk) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{12}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StreamChunk) GetReplyId() string {
@@ -1656,7 +1720,7 @@ type StreamDone struct {
 
 func (x *StreamDone) Reset() {
 	*x = StreamDone{}
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1732,7 @@ func (x *StreamDone) String() string {
 func (*StreamDone) ProtoMessage() {}
 
 func (x *StreamDone) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[13]
+	mi := &file_storage_v1_storage_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1745,7 @@ func (x *StreamDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamDone.ProtoReflect.Descriptor instead.
 func (*StreamDone) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{13}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StreamDone) GetReplyId() string {
@@ -1741,7 +1805,7 @@ type ProcessNote struct {
 
 func (x *ProcessNote) Reset() {
 	*x = ProcessNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1817,7 @@ func (x *ProcessNote) String() string {
 func (*ProcessNote) ProtoMessage() {}
 
 func (x *ProcessNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[14]
+	mi := &file_storage_v1_storage_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1830,7 @@ func (x *ProcessNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessNote.ProtoReflect.Descriptor instead.
 func (*ProcessNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{14}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessNote) GetPhase() string {
@@ -1858,7 +1922,7 @@ type Media struct {
 
 func (x *Media) Reset() {
 	*x = Media{}
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1934,7 @@ func (x *Media) String() string {
 func (*Media) ProtoMessage() {}
 
 func (x *Media) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[15]
+	mi := &file_storage_v1_storage_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +1947,7 @@ func (x *Media) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Media.ProtoReflect.Descriptor instead.
 func (*Media) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{15}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Media) GetType() string {
@@ -1954,7 +2018,7 @@ type WaitNote struct {
 
 func (x *WaitNote) Reset() {
 	*x = WaitNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2030,7 @@ func (x *WaitNote) String() string {
 func (*WaitNote) ProtoMessage() {}
 
 func (x *WaitNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[16]
+	mi := &file_storage_v1_storage_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2043,7 @@ func (x *WaitNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitNote.ProtoReflect.Descriptor instead.
 func (*WaitNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{16}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitNote) GetId() string {
@@ -2079,7 +2143,7 @@ type ParticipantLeft struct {
 
 func (x *ParticipantLeft) Reset() {
 	*x = ParticipantLeft{}
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2155,7 @@ func (x *ParticipantLeft) String() string {
 func (*ParticipantLeft) ProtoMessage() {}
 
 func (x *ParticipantLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2168,7 @@ func (x *ParticipantLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantLeft.ProtoReflect.Descriptor instead.
 func (*ParticipantLeft) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ParticipantLeft) GetParticipant() *Participant {
@@ -2156,7 +2220,7 @@ type TopicMessage struct {
 
 func (x *TopicMessage) Reset() {
 	*x = TopicMessage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2232,7 @@ func (x *TopicMessage) String() string {
 func (*TopicMessage) ProtoMessage() {}
 
 func (x *TopicMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2245,7 @@ func (x *TopicMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicMessage.ProtoReflect.Descriptor instead.
 func (*TopicMessage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TopicMessage) GetId() string {
@@ -2290,7 +2354,7 @@ type TopicSummary struct {
 
 func (x *TopicSummary) Reset() {
 	*x = TopicSummary{}
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2366,7 @@ func (x *TopicSummary) String() string {
 func (*TopicSummary) ProtoMessage() {}
 
 func (x *TopicSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2379,7 @@ func (x *TopicSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicSummary.ProtoReflect.Descriptor instead.
 func (*TopicSummary) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TopicSummary) GetAgent() string {
@@ -2354,7 +2418,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2430,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2443,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Outgoing) GetTopicId() string {
@@ -2416,7 +2480,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2492,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2505,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Fork) GetTaskId() string {
@@ -2485,7 +2549,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2561,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2574,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Limits) GetMaxSteps() uint32 {
@@ -2625,7 +2689,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2701,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2714,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Lane) GetId() uint32 {
@@ -2806,7 +2870,7 @@ type QueuedStep struct {
 
 func (x *QueuedStep) Reset() {
 	*x = QueuedStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2882,7 @@ func (x *QueuedStep) String() string {
 func (*QueuedStep) ProtoMessage() {}
 
 func (x *QueuedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2895,7 @@ func (x *QueuedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedStep.ProtoReflect.Descriptor instead.
 func (*QueuedStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QueuedStep) GetStep() *ActiveStep {
@@ -2923,7 +2987,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +2999,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3012,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Checkpoint) GetRev() uint64 {
@@ -3195,7 +3259,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3271,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3284,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Memory) GetSummary() string {
@@ -3254,7 +3318,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3266,7 +3330,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3279,7 +3343,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grant) GetToolId() string {
@@ -3333,7 +3397,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3409,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3422,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -3423,7 +3487,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3499,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3512,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -3480,7 +3544,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3556,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3569,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -3592,7 +3656,7 @@ type ActiveStep struct {
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3668,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3681,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -3826,7 +3890,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3902,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3915,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Accepted) GetAskedHash() []byte {
@@ -3901,7 +3965,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3977,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +3990,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -3977,7 +4041,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4053,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4066,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -4050,7 +4114,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4126,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4139,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Wait) GetId() string {
@@ -4170,7 +4234,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4246,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4259,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Record) GetTime() int64 {
@@ -4270,7 +4334,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4346,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4359,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -4739,7 +4803,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4815,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4828,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FlowStart) GetName() string {
@@ -4792,7 +4856,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4868,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4881,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -4840,7 +4904,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +4916,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +4929,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -4899,7 +4963,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4911,7 +4975,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4924,7 +4988,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -4978,7 +5042,7 @@ type PlanCreated struct {
 
 func (x *PlanCreated) Reset() {
 	*x = PlanCreated{}
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5054,7 @@ func (x *PlanCreated) String() string {
 func (*PlanCreated) ProtoMessage() {}
 
 func (x *PlanCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5067,7 @@ func (x *PlanCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCreated.ProtoReflect.Descriptor instead.
 func (*PlanCreated) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanCreated) GetMainTask() string {
@@ -5076,7 +5140,7 @@ type PlannedSubtask struct {
 
 func (x *PlannedSubtask) Reset() {
 	*x = PlannedSubtask{}
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5088,7 +5152,7 @@ func (x *PlannedSubtask) String() string {
 func (*PlannedSubtask) ProtoMessage() {}
 
 func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5165,7 @@ func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedSubtask.ProtoReflect.Descriptor instead.
 func (*PlannedSubtask) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PlannedSubtask) GetId() string {
@@ -5161,7 +5225,7 @@ type SubtaskChanged struct {
 
 func (x *SubtaskChanged) Reset() {
 	*x = SubtaskChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5237,7 @@ func (x *SubtaskChanged) String() string {
 func (*SubtaskChanged) ProtoMessage() {}
 
 func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5250,7 @@ func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskChanged.ProtoReflect.Descriptor instead.
 func (*SubtaskChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SubtaskChanged) GetFrom() v1.SubtaskStatus {
@@ -5227,7 +5291,7 @@ type Thought struct {
 
 func (x *Thought) Reset() {
 	*x = Thought{}
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5239,7 +5303,7 @@ func (x *Thought) String() string {
 func (*Thought) ProtoMessage() {}
 
 func (x *Thought) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5252,7 +5316,7 @@ func (x *Thought) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thought.ProtoReflect.Descriptor instead.
 func (*Thought) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Thought) GetNumber() uint32 {
@@ -5298,7 +5362,7 @@ type Reflection struct {
 
 func (x *Reflection) Reset() {
 	*x = Reflection{}
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5310,7 +5374,7 @@ func (x *Reflection) String() string {
 func (*Reflection) ProtoMessage() {}
 
 func (x *Reflection) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5323,7 +5387,7 @@ func (x *Reflection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
 func (*Reflection) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Reflection) GetDone() bool {
@@ -5366,7 +5430,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5378,7 +5442,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5391,7 +5455,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FileChanged) GetPath() string {
@@ -5442,7 +5506,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[48]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5518,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[48]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5531,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{48}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -5501,7 +5565,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[49]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5577,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[49]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5590,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{49}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -5572,7 +5636,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[50]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5584,7 +5648,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[50]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5597,7 +5661,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{50}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -5638,7 +5702,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[51]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5650,7 +5714,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[51]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5663,7 +5727,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{51}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -5709,7 +5773,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[52]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +5785,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[52]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +5798,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{52}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -5775,7 +5839,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[53]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +5851,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[53]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +5864,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{53}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -5846,7 +5910,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[54]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +5922,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[54]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +5935,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{54}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -5910,7 +5974,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[55]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5922,7 +5986,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[55]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5935,7 +5999,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{55}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -5974,7 +6038,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[56]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5986,7 +6050,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[56]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5999,7 +6063,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{56}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -6049,7 +6113,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[57]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +6125,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[57]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +6138,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{57}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Command) GetTime() int64 {
@@ -6243,7 +6307,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[58]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6319,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[58]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6332,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{58}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Cancel) GetReason() string {
@@ -6302,7 +6366,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[59]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6314,7 +6378,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[59]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6327,7 +6391,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{59}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -6377,7 +6441,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[60]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6389,7 +6453,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[60]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6402,7 +6466,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{60}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -6482,7 +6546,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[61]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6494,7 +6558,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[61]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6507,7 +6571,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{61}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Pause) GetReason() string {
@@ -6528,7 +6592,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[62]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6540,7 +6604,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[62]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6553,7 +6617,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{62}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -6576,7 +6640,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[63]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6652,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[63]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6665,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{63}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -6631,7 +6695,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[64]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +6707,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[64]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +6720,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{64}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -6688,7 +6752,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[65]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +6764,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[65]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +6777,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{65}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -6752,7 +6816,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[66]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6764,7 +6828,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[66]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6777,7 +6841,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{66}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -6846,7 +6910,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[67]
+	mi := &file_storage_v1_storage_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +6922,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[67]
+	mi := &file_storage_v1_storage_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +6935,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{67}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -7083,7 +7147,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"avatar_url\x18\x06 \x01(\tR\tavatarUrl\x12\x19\n" +
 	"\badded_by\x18\a \x01(\tR\aaddedBy\x12\x1f\n" +
 	"\vcreate_time\x18\b \x01(\x03R\n" +
-	"createTime\"\xc4\x01\n" +
+	"createTime\"\x84\x02\n" +
 	"\n" +
 	"TopicState\x12\x19\n" +
 	"\blast_seq\x18\x01 \x01(\x04R\alastSeq\x12#\n" +
@@ -7094,7 +7158,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"rolledBack\x12\x1e\n" +
 	"\n" +
 	"dispatches\x18\x05 \x01(\bR\n" +
-	"dispatches\"4\n" +
+	"dispatches\x12>\n" +
+	"\rinterruptions\x18\x06 \x03(\v2\x18.storage.v1.InterruptionR\rinterruptions\"6\n" +
+	"\fInterruption\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"4\n" +
 	"\bSeqRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\"N\n" +
@@ -7647,7 +7715,7 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
@@ -7656,207 +7724,209 @@ var file_storage_v1_storage_proto_goTypes = []any{
 	(*Topic)(nil),               // 4: storage.v1.Topic
 	(*Participant)(nil),         // 5: storage.v1.Participant
 	(*TopicState)(nil),          // 6: storage.v1.TopicState
-	(*SeqRange)(nil),            // 7: storage.v1.SeqRange
-	(*TopicRecord)(nil),         // 8: storage.v1.TopicRecord
-	(*TopicFact)(nil),           // 9: storage.v1.TopicFact
-	(*RolledBack)(nil),          // 10: storage.v1.RolledBack
-	(*TopicUpdated)(nil),        // 11: storage.v1.TopicUpdated
-	(*AgentDecision)(nil),       // 12: storage.v1.AgentDecision
-	(*StreamChunk)(nil),         // 13: storage.v1.StreamChunk
-	(*StreamDone)(nil),          // 14: storage.v1.StreamDone
-	(*ProcessNote)(nil),         // 15: storage.v1.ProcessNote
-	(*Media)(nil),               // 16: storage.v1.Media
-	(*WaitNote)(nil),            // 17: storage.v1.WaitNote
-	(*ParticipantLeft)(nil),     // 18: storage.v1.ParticipantLeft
-	(*TopicMessage)(nil),        // 19: storage.v1.TopicMessage
-	(*TopicSummary)(nil),        // 20: storage.v1.TopicSummary
-	(*Outgoing)(nil),            // 21: storage.v1.Outgoing
-	(*Fork)(nil),                // 22: storage.v1.Fork
-	(*Limits)(nil),              // 23: storage.v1.Limits
-	(*Lane)(nil),                // 24: storage.v1.Lane
-	(*QueuedStep)(nil),          // 25: storage.v1.QueuedStep
-	(*Checkpoint)(nil),          // 26: storage.v1.Checkpoint
-	(*Memory)(nil),              // 27: storage.v1.Memory
-	(*Grant)(nil),               // 28: storage.v1.Grant
-	(*Usage)(nil),               // 29: storage.v1.Usage
-	(*RiskNote)(nil),            // 30: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 31: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 32: storage.v1.ActiveStep
-	(*Accepted)(nil),            // 33: storage.v1.Accepted
-	(*InputAnswer)(nil),         // 34: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 35: storage.v1.Supplied
-	(*Wait)(nil),                // 36: storage.v1.Wait
-	(*Record)(nil),              // 37: storage.v1.Record
-	(*Fact)(nil),                // 38: storage.v1.Fact
-	(*FlowStart)(nil),           // 39: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 40: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 41: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 42: storage.v1.StepError
-	(*PlanCreated)(nil),         // 43: storage.v1.PlanCreated
-	(*PlannedSubtask)(nil),      // 44: storage.v1.PlannedSubtask
-	(*SubtaskChanged)(nil),      // 45: storage.v1.SubtaskChanged
-	(*Thought)(nil),             // 46: storage.v1.Thought
-	(*Reflection)(nil),          // 47: storage.v1.Reflection
-	(*FileChanged)(nil),         // 48: storage.v1.FileChanged
-	(*StepCancel)(nil),          // 49: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 50: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 51: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 52: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 53: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 54: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 55: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 56: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 57: storage.v1.ToolProgress
-	(*Command)(nil),             // 58: storage.v1.Command
-	(*Cancel)(nil),              // 59: storage.v1.Cancel
-	(*Approve)(nil),             // 60: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 61: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 62: storage.v1.Pause
-	(*Unpause)(nil),             // 63: storage.v1.Unpause
-	(*Reject)(nil),              // 64: storage.v1.Reject
-	(*SupplyParams)(nil),        // 65: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 66: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 67: storage.v1.TaskIndex
-	(*Agent)(nil),               // 68: storage.v1.Agent
-	(v1.Confirm)(0),             // 69: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 70: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 71: pawl.executor.v1.OnUnknownOutcome
-	(*v1.PlanOptions)(nil),      // 72: pawl.executor.v1.PlanOptions
-	(v12.Role)(0),               // 73: pawl.conversation.v1.Role
-	(v12.AgentDecision_Kind)(0), // 74: pawl.conversation.v1.AgentDecision.Kind
-	(v1.WaitKind)(0),            // 75: pawl.executor.v1.WaitKind
-	(v1.ExecutorStatus)(0),      // 76: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 77: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 78: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 79: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 80: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 81: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 82: pawl.executor.v1.InputAnswer.Action
-	(v1.ErrorClass)(0),          // 83: pawl.executor.v1.ErrorClass
-	(v1.Recovery)(0),            // 84: pawl.executor.v1.Recovery
-	(v1.SubtaskStatus)(0),       // 85: pawl.executor.v1.SubtaskStatus
-	(v1.FileChangeType)(0),      // 86: pawl.executor.v1.FileChangeType
-	(*v1.ChatOptions)(nil),      // 87: pawl.executor.v1.ChatOptions
+	(*Interruption)(nil),        // 7: storage.v1.Interruption
+	(*SeqRange)(nil),            // 8: storage.v1.SeqRange
+	(*TopicRecord)(nil),         // 9: storage.v1.TopicRecord
+	(*TopicFact)(nil),           // 10: storage.v1.TopicFact
+	(*RolledBack)(nil),          // 11: storage.v1.RolledBack
+	(*TopicUpdated)(nil),        // 12: storage.v1.TopicUpdated
+	(*AgentDecision)(nil),       // 13: storage.v1.AgentDecision
+	(*StreamChunk)(nil),         // 14: storage.v1.StreamChunk
+	(*StreamDone)(nil),          // 15: storage.v1.StreamDone
+	(*ProcessNote)(nil),         // 16: storage.v1.ProcessNote
+	(*Media)(nil),               // 17: storage.v1.Media
+	(*WaitNote)(nil),            // 18: storage.v1.WaitNote
+	(*ParticipantLeft)(nil),     // 19: storage.v1.ParticipantLeft
+	(*TopicMessage)(nil),        // 20: storage.v1.TopicMessage
+	(*TopicSummary)(nil),        // 21: storage.v1.TopicSummary
+	(*Outgoing)(nil),            // 22: storage.v1.Outgoing
+	(*Fork)(nil),                // 23: storage.v1.Fork
+	(*Limits)(nil),              // 24: storage.v1.Limits
+	(*Lane)(nil),                // 25: storage.v1.Lane
+	(*QueuedStep)(nil),          // 26: storage.v1.QueuedStep
+	(*Checkpoint)(nil),          // 27: storage.v1.Checkpoint
+	(*Memory)(nil),              // 28: storage.v1.Memory
+	(*Grant)(nil),               // 29: storage.v1.Grant
+	(*Usage)(nil),               // 30: storage.v1.Usage
+	(*RiskNote)(nil),            // 31: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 32: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 33: storage.v1.ActiveStep
+	(*Accepted)(nil),            // 34: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 35: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 36: storage.v1.Supplied
+	(*Wait)(nil),                // 37: storage.v1.Wait
+	(*Record)(nil),              // 38: storage.v1.Record
+	(*Fact)(nil),                // 39: storage.v1.Fact
+	(*FlowStart)(nil),           // 40: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 41: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 42: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 43: storage.v1.StepError
+	(*PlanCreated)(nil),         // 44: storage.v1.PlanCreated
+	(*PlannedSubtask)(nil),      // 45: storage.v1.PlannedSubtask
+	(*SubtaskChanged)(nil),      // 46: storage.v1.SubtaskChanged
+	(*Thought)(nil),             // 47: storage.v1.Thought
+	(*Reflection)(nil),          // 48: storage.v1.Reflection
+	(*FileChanged)(nil),         // 49: storage.v1.FileChanged
+	(*StepCancel)(nil),          // 50: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 51: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 52: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 53: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 54: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 55: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 56: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 57: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 58: storage.v1.ToolProgress
+	(*Command)(nil),             // 59: storage.v1.Command
+	(*Cancel)(nil),              // 60: storage.v1.Cancel
+	(*Approve)(nil),             // 61: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 62: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 63: storage.v1.Pause
+	(*Unpause)(nil),             // 64: storage.v1.Unpause
+	(*Reject)(nil),              // 65: storage.v1.Reject
+	(*SupplyParams)(nil),        // 66: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 67: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 68: storage.v1.TaskIndex
+	(*Agent)(nil),               // 69: storage.v1.Agent
+	(v1.Confirm)(0),             // 70: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 71: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 72: pawl.executor.v1.OnUnknownOutcome
+	(*v1.PlanOptions)(nil),      // 73: pawl.executor.v1.PlanOptions
+	(v12.Role)(0),               // 74: pawl.conversation.v1.Role
+	(v12.AgentDecision_Kind)(0), // 75: pawl.conversation.v1.AgentDecision.Kind
+	(v1.WaitKind)(0),            // 76: pawl.executor.v1.WaitKind
+	(v1.ExecutorStatus)(0),      // 77: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 78: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 79: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 80: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 81: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 82: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 83: pawl.executor.v1.InputAnswer.Action
+	(v1.ErrorClass)(0),          // 84: pawl.executor.v1.ErrorClass
+	(v1.Recovery)(0),            // 85: pawl.executor.v1.Recovery
+	(v1.SubtaskStatus)(0),       // 86: pawl.executor.v1.SubtaskStatus
+	(v1.FileChangeType)(0),      // 87: pawl.executor.v1.FileChangeType
+	(*v1.ChatOptions)(nil),      // 88: pawl.executor.v1.ChatOptions
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	69,  // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	70,  // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
-	23,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	71,  // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	22,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	72,  // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	70,  // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	71,  // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	24,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
+	72,  // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	23,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
+	73,  // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
 	2,   // 6: storage.v1.TaskHead.chat:type_name -> storage.v1.Chat
 	3,   // 7: storage.v1.Chat.call:type_name -> storage.v1.ChatCall
 	5,   // 8: storage.v1.Topic.participants:type_name -> storage.v1.Participant
-	73,  // 9: storage.v1.Participant.role:type_name -> pawl.conversation.v1.Role
-	7,   // 10: storage.v1.TopicState.rolled_back:type_name -> storage.v1.SeqRange
-	9,   // 11: storage.v1.TopicRecord.facts:type_name -> storage.v1.TopicFact
-	19,  // 12: storage.v1.TopicFact.message:type_name -> storage.v1.TopicMessage
-	10,  // 13: storage.v1.TopicFact.rolled_back:type_name -> storage.v1.RolledBack
-	11,  // 14: storage.v1.TopicFact.topic_updated:type_name -> storage.v1.TopicUpdated
-	5,   // 15: storage.v1.TopicFact.participant_updated:type_name -> storage.v1.Participant
-	5,   // 16: storage.v1.TopicFact.agent_joined:type_name -> storage.v1.Participant
-	18,  // 17: storage.v1.TopicFact.participant_left:type_name -> storage.v1.ParticipantLeft
-	12,  // 18: storage.v1.TopicFact.agent_decision:type_name -> storage.v1.AgentDecision
-	13,  // 19: storage.v1.TopicFact.stream_chunk:type_name -> storage.v1.StreamChunk
-	14,  // 20: storage.v1.TopicFact.stream_done:type_name -> storage.v1.StreamDone
-	15,  // 21: storage.v1.TopicFact.process:type_name -> storage.v1.ProcessNote
-	74,  // 22: storage.v1.AgentDecision.kind:type_name -> pawl.conversation.v1.AgentDecision.Kind
-	75,  // 23: storage.v1.WaitNote.kind:type_name -> pawl.executor.v1.WaitKind
-	30,  // 24: storage.v1.WaitNote.risk:type_name -> storage.v1.RiskNote
-	5,   // 25: storage.v1.ParticipantLeft.participant:type_name -> storage.v1.Participant
-	16,  // 26: storage.v1.TopicMessage.media:type_name -> storage.v1.Media
-	17,  // 27: storage.v1.TopicMessage.wait:type_name -> storage.v1.WaitNote
-	0,   // 28: storage.v1.Lane.phase:type_name -> storage.v1.Phase
-	0,   // 29: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
-	32,  // 30: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
-	25,  // 31: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
-	32,  // 32: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
-	76,  // 33: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	30,  // 34: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	36,  // 35: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	29,  // 36: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	31,  // 37: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	28,  // 38: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	27,  // 39: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
-	24,  // 40: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
-	31,  // 41: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
-	77,  // 42: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	77,  // 43: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	78,  // 44: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	79,  // 45: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	80,  // 46: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	81,  // 47: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	77,  // 48: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	30,  // 49: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	31,  // 50: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	35,  // 51: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	34,  // 52: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	33,  // 53: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	77,  // 54: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	82,  // 55: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	75,  // 56: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	29,  // 57: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	38,  // 58: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	79,  // 59: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	76,  // 60: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	39,  // 61: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	40,  // 62: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	41,  // 63: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	31,  // 64: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	41,  // 65: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
-	42,  // 66: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	49,  // 67: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	50,  // 68: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	51,  // 69: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	53,  // 70: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	54,  // 71: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	55,  // 72: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	57,  // 73: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	52,  // 74: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	43,  // 75: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
-	45,  // 76: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
-	46,  // 77: storage.v1.Fact.thought:type_name -> storage.v1.Thought
-	47,  // 78: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
-	48,  // 79: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
-	30,  // 80: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	31,  // 81: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	80,  // 82: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	83,  // 83: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
-	84,  // 84: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
-	44,  // 85: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
-	85,  // 86: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
-	85,  // 87: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
-	86,  // 88: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
-	80,  // 89: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	30,  // 90: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	31,  // 91: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	76,  // 92: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	56,  // 93: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	78,  // 94: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	59,  // 95: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	60,  // 96: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	64,  // 97: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	65,  // 98: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	61,  // 99: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	62,  // 100: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	63,  // 101: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	66,  // 102: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	77,  // 103: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	43,  // 104: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
-	35,  // 105: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	82,  // 106: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	76,  // 107: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	69,  // 108: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	23,  // 109: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	71,  // 110: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	72,  // 111: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	87,  // 112: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	74,  // 9: storage.v1.Participant.role:type_name -> pawl.conversation.v1.Role
+	8,   // 10: storage.v1.TopicState.rolled_back:type_name -> storage.v1.SeqRange
+	7,   // 11: storage.v1.TopicState.interruptions:type_name -> storage.v1.Interruption
+	10,  // 12: storage.v1.TopicRecord.facts:type_name -> storage.v1.TopicFact
+	20,  // 13: storage.v1.TopicFact.message:type_name -> storage.v1.TopicMessage
+	11,  // 14: storage.v1.TopicFact.rolled_back:type_name -> storage.v1.RolledBack
+	12,  // 15: storage.v1.TopicFact.topic_updated:type_name -> storage.v1.TopicUpdated
+	5,   // 16: storage.v1.TopicFact.participant_updated:type_name -> storage.v1.Participant
+	5,   // 17: storage.v1.TopicFact.agent_joined:type_name -> storage.v1.Participant
+	19,  // 18: storage.v1.TopicFact.participant_left:type_name -> storage.v1.ParticipantLeft
+	13,  // 19: storage.v1.TopicFact.agent_decision:type_name -> storage.v1.AgentDecision
+	14,  // 20: storage.v1.TopicFact.stream_chunk:type_name -> storage.v1.StreamChunk
+	15,  // 21: storage.v1.TopicFact.stream_done:type_name -> storage.v1.StreamDone
+	16,  // 22: storage.v1.TopicFact.process:type_name -> storage.v1.ProcessNote
+	75,  // 23: storage.v1.AgentDecision.kind:type_name -> pawl.conversation.v1.AgentDecision.Kind
+	76,  // 24: storage.v1.WaitNote.kind:type_name -> pawl.executor.v1.WaitKind
+	31,  // 25: storage.v1.WaitNote.risk:type_name -> storage.v1.RiskNote
+	5,   // 26: storage.v1.ParticipantLeft.participant:type_name -> storage.v1.Participant
+	17,  // 27: storage.v1.TopicMessage.media:type_name -> storage.v1.Media
+	18,  // 28: storage.v1.TopicMessage.wait:type_name -> storage.v1.WaitNote
+	0,   // 29: storage.v1.Lane.phase:type_name -> storage.v1.Phase
+	0,   // 30: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
+	33,  // 31: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
+	26,  // 32: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
+	33,  // 33: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
+	77,  // 34: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	31,  // 35: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	37,  // 36: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	30,  // 37: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	32,  // 38: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	29,  // 39: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	28,  // 40: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	25,  // 41: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
+	32,  // 42: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
+	78,  // 43: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	78,  // 44: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	79,  // 45: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	80,  // 46: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	81,  // 47: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	82,  // 48: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	78,  // 49: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	31,  // 50: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	32,  // 51: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	36,  // 52: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	35,  // 53: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	34,  // 54: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	78,  // 55: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	83,  // 56: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	76,  // 57: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	30,  // 58: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	39,  // 59: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	80,  // 60: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	77,  // 61: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	40,  // 62: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	41,  // 63: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	42,  // 64: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	32,  // 65: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	42,  // 66: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	43,  // 67: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	50,  // 68: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	51,  // 69: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	52,  // 70: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	54,  // 71: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	55,  // 72: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	56,  // 73: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	58,  // 74: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	53,  // 75: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	44,  // 76: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
+	46,  // 77: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
+	47,  // 78: storage.v1.Fact.thought:type_name -> storage.v1.Thought
+	48,  // 79: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
+	49,  // 80: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
+	31,  // 81: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	32,  // 82: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	81,  // 83: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	84,  // 84: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	85,  // 85: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	45,  // 86: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
+	86,  // 87: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	86,  // 88: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	87,  // 89: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
+	81,  // 90: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	31,  // 91: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	32,  // 92: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	77,  // 93: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	57,  // 94: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	79,  // 95: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	60,  // 96: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	61,  // 97: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	65,  // 98: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	66,  // 99: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	62,  // 100: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	63,  // 101: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	64,  // 102: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	67,  // 103: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	78,  // 104: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	44,  // 105: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
+	36,  // 106: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	83,  // 107: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	77,  // 108: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	70,  // 109: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	24,  // 110: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	72,  // 111: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	73,  // 112: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	88,  // 113: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
+	114, // [114:114] is the sub-list for method output_type
+	114, // [114:114] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -7864,7 +7934,7 @@ func file_storage_v1_storage_proto_init() {
 	if File_storage_v1_storage_proto != nil {
 		return
 	}
-	file_storage_v1_storage_proto_msgTypes[8].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[9].OneofWrappers = []any{
 		(*TopicFact_Message)(nil),
 		(*TopicFact_RolledBack)(nil),
 		(*TopicFact_TopicUpdated)(nil),
@@ -7880,7 +7950,7 @@ func file_storage_v1_storage_proto_init() {
 		(*TopicFact_AgentSilent)(nil),
 		(*TopicFact_Process)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[37].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[38].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -7905,7 +7975,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_Reflection)(nil),
 		(*Fact_FileChanged)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[57].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[58].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -7915,7 +7985,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[60].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[61].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -7926,7 +7996,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
