@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -501,6 +502,64 @@ func TestRollback(t *testing.T) {
 		if m := e.GetNewMessage(); m != nil && !m.GetRolledBack() {
 			t.Errorf("%s is not marked in its event", m.GetText())
 		}
+	}
+}
+
+// An export has all events, also of messages that were rolled back.
+func TestExportOfATopic(t *testing.T) {
+	as := users(t, newRig(t, fake.Script()))
+	ann, ctx := as("ann"), t.Context()
+	topic := ann.topic(userNamed("cat", reader))
+	for i := range 30 {
+		ann.post(topic.GetId(), &conversationv1.Message{Id: fmt.Sprint("m", i), Text: strings.Repeat("x", 100<<10)})
+	}
+	if _, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), ToMessageId: "m9"}); err != nil {
+		t.Fatal(err)
+	}
+	export := func(u *user) (document []byte, err error) {
+		stream, err := u.ExportTopic(ctx, &conversationv1.ExportTopicRequest{Id: topic.GetId()})
+		for err == nil {
+			var piece *conversationv1.ExportTopicResponse
+			if piece, err = stream.Recv(); err == nil {
+				document = append(document, piece.GetData()...)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return document, err
+	}
+	_, err := export(as("eve"))
+	refused(t, "a stranger", err, commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND)
+	raw, err := export(as("cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Format int
+		Topic  struct{ ID, DisplayName string }
+		Events []struct {
+			Seq        string
+			NewMessage struct{ RolledBack bool }
+		}
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Format != 1 || got.Topic.ID != topic.GetId() || len(got.Events) != len(ann.events(topic.GetId(), 0)) {
+		t.Errorf("format %d, topic %v, %d events", got.Format, got.Topic, len(got.Events))
+	}
+	marked := 0
+	for i, e := range got.Events {
+		if e.Seq != fmt.Sprint(i+1) {
+			t.Errorf("event %d has seq %s", i, e.Seq)
+		}
+		if e.NewMessage.RolledBack {
+			marked++
+		}
+	}
+	if marked != 20 {
+		t.Errorf("%d messages are marked as rolled back", marked)
 	}
 }
 

@@ -88,6 +88,7 @@ var rules = []rule{
 	{rpc: topics + "ListParticipants", who: named, body: `{"topicId": "$topic"}`, shows: marker},
 	{rpc: topics + "ListMessages", who: named, body: `{"topicId": "$topic"}`, shows: marker},
 	{rpc: topics + "WatchTopic", who: named, body: `{"topicId": "$topic", "noFollow": true}`, shows: marker},
+	{rpc: topics + "ExportTopic", who: named, body: `{"id": "$topic"}`},
 	{rpc: topics + "UpdateTopic", who: named, body: `{"topic": {"id": "$topic", "description": "x"}}`, change: true},
 	{rpc: topics + "AddParticipant", who: named, body: `{"topicId": "$topic", "participant": {"userSub": "eve"}}`, change: true},
 	{rpc: topics + "PostMessage", who: named, body: `{"topicId": "$topic", "message": {"text": "hello"}}`, change: true},

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -39,7 +40,7 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	d := &document{out: bufio.NewWriterSize(pieces{stream}, exportPiece)}
+	d := newDocument(func(piece []byte) error { return stream.Send(&executorv1.ExportTaskResponse{Data: piece}) })
 	d.text(fmt.Sprintf(`{"format":%d,"task":`, exportFormat))
 	d.message(task)
 	d.text(`,"steps":[`)
@@ -63,10 +64,44 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	return errors.Join(d.err, d.out.Flush()) // the writer keeps its first error
 }
 
+// ExportTopic implements TopicService.
+func (s *Topics) ExportTopic(req *conversationv1.ExportTopicRequest, stream grpc.ServerStreamingServer[conversationv1.ExportTopicResponse]) error {
+	ctx := stream.Context()
+	v, err := s.enter(ctx, req.GetId())
+	if err != nil {
+		return err
+	}
+	d := newDocument(func(piece []byte) error { return stream.Send(&conversationv1.ExportTopicResponse{Data: piece}) })
+	d.text(fmt.Sprintf(`{"format":%d,"topic":`, exportFormat))
+	d.message(view.Topic(v.topic))
+	d.text(`,"events":[`)
+	n, last := 0, v.topic.State.GetLastSeq()
+	for after := uint64(0); after < last; {
+		records, err := s.Journal.TopicRecords(ctx, v.topic.ID, after, readBytes)
+		if err != nil {
+			return apiError(err, topicNotFound(v.topic.ID))
+		}
+		for _, r := range records {
+			for _, e := range view.TopicEvents(v.topic, r) {
+				if after = e.GetSeq(); after <= last {
+					d.item(n, e)
+					n++
+				}
+			}
+		}
+	}
+	d.text("]}\n")
+	return errors.Join(d.err, d.out.Flush())
+}
+
 // document writes JSON.
 type document struct {
 	out *bufio.Writer
 	err error // from encoding messages
+}
+
+func newDocument(send pieces) *document {
+	return &document{out: bufio.NewWriterSize(send, exportPiece)}
 }
 
 func (d *document) text(s string) { _, _ = d.out.WriteString(s) }
@@ -90,15 +125,13 @@ func (d *document) item(i int, m proto.Message) {
 	d.message(m)
 }
 
-// pieces is a writer that sends data as messages of a stream.
-type pieces struct {
-	stream grpc.ServerStreamingServer[executorv1.ExportTaskResponse]
-}
+// pieces is a writer that sends data in pieces.
+type pieces func(piece []byte) error
 
-func (p pieces) Write(data []byte) (int, error) {
+func (send pieces) Write(data []byte) (int, error) {
 	for rest := data; len(rest) > 0; {
 		n := min(len(rest), exportPiece)
-		if err := p.stream.Send(&executorv1.ExportTaskResponse{Data: rest[:n]}); err != nil {
+		if err := send(rest[:n]); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]

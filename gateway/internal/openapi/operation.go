@@ -33,7 +33,7 @@ func complete(op *yaml.Node, rt *rest.Route) error {
 		return fmt.Errorf("it has no parameters, though it takes after_seq")
 	}
 	parameters.Content = append(parameters.Content, ref("parameters/LastEventID"))
-	if rt.Method == http.MethodGet {
+	if rt.Method == http.MethodGet && rt.RPC.Name() != "WatchTopic" { // a topic does not end
 		set(responses, "204", ref("responses/NothingFollows"))
 	}
 	return nil

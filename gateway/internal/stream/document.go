@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/gateway/internal/problem"
@@ -15,8 +16,11 @@ import (
 
 // documentName returns the file name of a download.
 func documentName(in proto.Message) string {
-	if in, ok := in.(*executorv1.ExportTaskRequest); ok {
-		return "pawl-task-" + in.GetId() + ".json" // the proto allows only a UUID here
+	switch in := in.(type) { // the protos allow only UUIDs as ids
+	case *executorv1.ExportTaskRequest:
+		return "pawl-task-" + in.GetId() + ".json"
+	case *conversationv1.ExportTopicRequest:
+		return "pawl-topic-" + in.GetId() + ".json"
 	}
 	return "document.json"
 }

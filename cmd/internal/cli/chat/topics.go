@@ -23,6 +23,7 @@ type TopicsCmd struct {
 	Add     AddCmd     `cmd:"" group:"sub" help:"Add a person or an agent to a topic."`
 	Remove  RemoveCmd  `cmd:"" group:"sub" help:"Remove a participant from a topic."`
 	Archive ArchiveCmd `cmd:"" group:"sub" help:"Archive a topic: nothing more can be posted."`
+	Export  ExportCmd  `cmd:"" group:"sub" help:"Write everything about a topic as one JSON document."`
 }
 
 // ListCmd is `pawl topics list`.
@@ -212,4 +213,33 @@ func (c *ArchiveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	}
 	topic, err = s.Topics.ArchiveTopic(ctx, &conversationv1.ArchiveTopicRequest{Id: topic.GetId()})
 	return u.Result(topic, err, "topic %s is archived", ui.ShortID(topic.GetId()))
+}
+
+// ExportCmd is `pawl topics export`.
+type ExportCmd struct {
+	OneTopic
+	Output string `short:"o" type:"path" placeholder:"FILE" help:"Write to this file, which appears once it is complete (default: standard output)."`
+}
+
+// Run exports a topic.
+func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	topic, err := find(ctx, s, c.Topic)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.Topics.ExportTopic(ctx, &conversationv1.ExportTopicRequest{Id: topic.GetId()})
+	if err != nil {
+		return err
+	}
+	n, err := u.Export(c.Output, func() ([]byte, error) {
+		piece, err := stream.Recv()
+		return piece.GetData(), err
+	})
+	if c.Output == "" {
+		return err
+	}
+	return u.Result(map[string]any{"topic": topic.GetId(), "file": c.Output, "bytes": n}, err, "topic %s is exported to %s (%s)",
+		ui.ShortID(topic.GetId()), ui.Line(c.Output), ui.Bytes(n))
 }

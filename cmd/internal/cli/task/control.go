@@ -3,17 +3,12 @@ package task
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"strings"
-
-	"google.golang.org/grpc"
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
-	"pawl.dev/services/privatefile"
 )
 
 // StopFlags name the task to cancel or pause, and the reason.
@@ -232,32 +227,12 @@ func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) erro
 	if err != nil {
 		return err
 	}
-	if c.Output == "" {
-		_, err := copyPieces(ui.TerminalJSON(u.Out), stream)
-		return err
-	}
-	var n int64
-	err = privatefile.Write(c.Output, func(w io.Writer) error {
-		n, err = copyPieces(w, stream)
-		return err
-	})
-	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
-}
-
-// copyPieces copies the document from the stream to w and returns its length.
-func copyPieces(w io.Writer, stream grpc.ServerStreamingClient[executorv1.ExportTaskResponse]) (n int64, err error) {
-	for {
+	n, err := u.Export(c.Output, func() ([]byte, error) {
 		piece, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-		written, err := w.Write(piece.GetData())
-		n += int64(written)
-		if err != nil {
-			return n, ui.Errorf("write the document: %v", err)
-		}
+		return piece.GetData(), err
+	})
+	if c.Output == "" {
+		return err
 	}
+	return u.Result(map[string]any{"task": id, "file": c.Output, "bytes": n}, err, "task %s is exported to %s (%s)", ui.ShortID(id), ui.Line(c.Output), ui.Bytes(n))
 }

@@ -1007,6 +1007,98 @@ func (x *WatchTopicRequest) GetNoFollow() bool {
 	return false
 }
 
+// ExportTopicRequest asks for everything about a topic.
+type ExportTopicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The topic.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTopicRequest) Reset() {
+	*x = ExportTopicRequest{}
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTopicRequest) ProtoMessage() {}
+
+func (x *ExportTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTopicRequest.ProtoReflect.Descriptor instead.
+func (*ExportTopicRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExportTopicRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// ExportTopicResponse is a piece of the exported document.
+type ExportTopicResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes of the document.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportTopicResponse) Reset() {
+	*x = ExportTopicResponse{}
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportTopicResponse) ProtoMessage() {}
+
+func (x *ExportTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportTopicResponse.ProtoReflect.Descriptor instead.
+func (*ExportTopicResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExportTopicResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // InterruptAgentRequest asks to cancel what an agent does in a topic.
 type InterruptAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1022,7 +1114,7 @@ type InterruptAgentRequest struct {
 
 func (x *InterruptAgentRequest) Reset() {
 	*x = InterruptAgentRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1126,7 @@ func (x *InterruptAgentRequest) String() string {
 func (*InterruptAgentRequest) ProtoMessage() {}
 
 func (x *InterruptAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1139,7 @@ func (x *InterruptAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptAgentRequest.ProtoReflect.Descriptor instead.
 func (*InterruptAgentRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{16}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InterruptAgentRequest) GetTopicId() string {
@@ -1082,7 +1174,7 @@ type InterruptAgentResponse struct {
 
 func (x *InterruptAgentResponse) Reset() {
 	*x = InterruptAgentResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1186,7 @@ func (x *InterruptAgentResponse) String() string {
 func (*InterruptAgentResponse) ProtoMessage() {}
 
 func (x *InterruptAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1199,7 @@ func (x *InterruptAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptAgentResponse.ProtoReflect.Descriptor instead.
 func (*InterruptAgentResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{17}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InterruptAgentResponse) GetTaskIds() []string {
@@ -1130,7 +1222,7 @@ type RollbackTopicRequest struct {
 
 func (x *RollbackTopicRequest) Reset() {
 	*x = RollbackTopicRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1234,7 @@ func (x *RollbackTopicRequest) String() string {
 func (*RollbackTopicRequest) ProtoMessage() {}
 
 func (x *RollbackTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1247,7 @@ func (x *RollbackTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackTopicRequest.ProtoReflect.Descriptor instead.
 func (*RollbackTopicRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{18}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RollbackTopicRequest) GetTopicId() string {
@@ -1185,7 +1277,7 @@ type RollbackTopicResponse struct {
 
 func (x *RollbackTopicResponse) Reset() {
 	*x = RollbackTopicResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1289,7 @@ func (x *RollbackTopicResponse) String() string {
 func (*RollbackTopicResponse) ProtoMessage() {}
 
 func (x *RollbackTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1302,7 @@ func (x *RollbackTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackTopicResponse.ProtoReflect.Descriptor instead.
 func (*RollbackTopicResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{19}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RollbackTopicResponse) GetMessageCount() uint32 {
@@ -1293,7 +1385,11 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\x11WatchTopicRequest\x12#\n" +
 	"\btopic_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\atopicId\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x1b\n" +
-	"\tno_follow\x18\x03 \x01(\bR\bnoFollow\"}\n" +
+	"\tno_follow\x18\x03 \x01(\bR\bnoFollow\".\n" +
+	"\x12ExportTopicRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\")\n" +
+	"\x13ExportTopicResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"}\n" +
 	"\x15InterruptAgentRequest\x12#\n" +
 	"\btopic_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\atopicId\x12\x1d\n" +
 	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04name\x12 \n" +
@@ -1305,7 +1401,7 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\rto_message_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vtoMessageId\"j\n" +
 	"\x15RollbackTopicResponse\x12#\n" +
 	"\rmessage_count\x18\x01 \x01(\rR\fmessageCount\x12,\n" +
-	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds2\x97\x0e\n" +
+	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds2\x9e\x0f\n" +
 	"\fTopicService\x12k\n" +
 	"\vCreateTopic\x12(.pawl.conversation.v1.CreateTopicRequest\x1a\x1b.pawl.conversation.v1.Topic\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/topics\x12g\n" +
@@ -1321,7 +1417,8 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\vPostMessage\x12(.pawl.conversation.v1.PostMessageRequest\x1a\x1d.pawl.conversation.v1.Message\"0\xa8\x86\x19\x80\x80\x80\x02\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/topics/{topic_id}/messages\x12\x8d\x01\n" +
 	"\fListMessages\x12).pawl.conversation.v1.ListMessagesRequest\x1a*.pawl.conversation.v1.ListMessagesResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/topics/{topic_id}/messages\x12\x7f\n" +
 	"\n" +
-	"WatchTopic\x12'.pawl.conversation.v1.WatchTopicRequest\x1a .pawl.conversation.v1.TopicEvent\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/topics/{topic_id}/events0\x01\x12\xab\x01\n" +
+	"WatchTopic\x12'.pawl.conversation.v1.WatchTopicRequest\x1a .pawl.conversation.v1.TopicEvent\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/topics/{topic_id}/events0\x01\x12\x84\x01\n" +
+	"\vExportTopic\x12(.pawl.conversation.v1.ExportTopicRequest\x1a).pawl.conversation.v1.ExportTopicResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/topics/{id}:export0\x01\x12\xab\x01\n" +
 	"\x0eInterruptAgent\x12+.pawl.conversation.v1.InterruptAgentRequest\x1a,.pawl.conversation.v1.InterruptAgentResponse\">\x82\xd3\xe4\x93\x028:\x01*\"3/v1/topics/{topic_id}/participants/{name}:interrupt\x12\x93\x01\n" +
 	"\rRollbackTopic\x12*.pawl.conversation.v1.RollbackTopicRequest\x1a+.pawl.conversation.v1.RollbackTopicResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/topics/{topic_id}:rollbackB8Z6pawl.dev/proto/gen/pawl/conversation/v1;conversationv1b\x06proto3"
 
@@ -1337,7 +1434,7 @@ func file_pawl_conversation_v1_topic_service_proto_rawDescGZIP() []byte {
 	return file_pawl_conversation_v1_topic_service_proto_rawDescData
 }
 
-var file_pawl_conversation_v1_topic_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_pawl_conversation_v1_topic_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_pawl_conversation_v1_topic_service_proto_goTypes = []any{
 	(*CreateTopicRequest)(nil),        // 0: pawl.conversation.v1.CreateTopicRequest
 	(*GetTopicRequest)(nil),           // 1: pawl.conversation.v1.GetTopicRequest
@@ -1355,37 +1452,39 @@ var file_pawl_conversation_v1_topic_service_proto_goTypes = []any{
 	(*ListMessagesRequest)(nil),       // 13: pawl.conversation.v1.ListMessagesRequest
 	(*ListMessagesResponse)(nil),      // 14: pawl.conversation.v1.ListMessagesResponse
 	(*WatchTopicRequest)(nil),         // 15: pawl.conversation.v1.WatchTopicRequest
-	(*InterruptAgentRequest)(nil),     // 16: pawl.conversation.v1.InterruptAgentRequest
-	(*InterruptAgentResponse)(nil),    // 17: pawl.conversation.v1.InterruptAgentResponse
-	(*RollbackTopicRequest)(nil),      // 18: pawl.conversation.v1.RollbackTopicRequest
-	(*RollbackTopicResponse)(nil),     // 19: pawl.conversation.v1.RollbackTopicResponse
-	(*Topic)(nil),                     // 20: pawl.conversation.v1.Topic
-	(*Participant)(nil),               // 21: pawl.conversation.v1.Participant
-	(*fieldmaskpb.FieldMask)(nil),     // 22: google.protobuf.FieldMask
-	(*Message)(nil),                   // 23: pawl.conversation.v1.Message
-	(*v1.Approve)(nil),                // 24: pawl.executor.v1.Approve
-	(*v1.Reject)(nil),                 // 25: pawl.executor.v1.Reject
-	(*v1.Params)(nil),                 // 26: pawl.executor.v1.Params
-	(*v1.OutcomeAnswer)(nil),          // 27: pawl.executor.v1.OutcomeAnswer
-	(*v1.InputAnswer)(nil),            // 28: pawl.executor.v1.InputAnswer
-	(*TopicEvent)(nil),                // 29: pawl.conversation.v1.TopicEvent
+	(*ExportTopicRequest)(nil),        // 16: pawl.conversation.v1.ExportTopicRequest
+	(*ExportTopicResponse)(nil),       // 17: pawl.conversation.v1.ExportTopicResponse
+	(*InterruptAgentRequest)(nil),     // 18: pawl.conversation.v1.InterruptAgentRequest
+	(*InterruptAgentResponse)(nil),    // 19: pawl.conversation.v1.InterruptAgentResponse
+	(*RollbackTopicRequest)(nil),      // 20: pawl.conversation.v1.RollbackTopicRequest
+	(*RollbackTopicResponse)(nil),     // 21: pawl.conversation.v1.RollbackTopicResponse
+	(*Topic)(nil),                     // 22: pawl.conversation.v1.Topic
+	(*Participant)(nil),               // 23: pawl.conversation.v1.Participant
+	(*fieldmaskpb.FieldMask)(nil),     // 24: google.protobuf.FieldMask
+	(*Message)(nil),                   // 25: pawl.conversation.v1.Message
+	(*v1.Approve)(nil),                // 26: pawl.executor.v1.Approve
+	(*v1.Reject)(nil),                 // 27: pawl.executor.v1.Reject
+	(*v1.Params)(nil),                 // 28: pawl.executor.v1.Params
+	(*v1.OutcomeAnswer)(nil),          // 29: pawl.executor.v1.OutcomeAnswer
+	(*v1.InputAnswer)(nil),            // 30: pawl.executor.v1.InputAnswer
+	(*TopicEvent)(nil),                // 31: pawl.conversation.v1.TopicEvent
 }
 var file_pawl_conversation_v1_topic_service_proto_depIdxs = []int32{
-	20, // 0: pawl.conversation.v1.CreateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
-	21, // 1: pawl.conversation.v1.CreateTopicRequest.participants:type_name -> pawl.conversation.v1.Participant
-	20, // 2: pawl.conversation.v1.ListTopicsResponse.topics:type_name -> pawl.conversation.v1.Topic
-	20, // 3: pawl.conversation.v1.UpdateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
-	22, // 4: pawl.conversation.v1.UpdateTopicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	21, // 5: pawl.conversation.v1.AddParticipantRequest.participant:type_name -> pawl.conversation.v1.Participant
-	21, // 6: pawl.conversation.v1.ListParticipantsResponse.participants:type_name -> pawl.conversation.v1.Participant
-	23, // 7: pawl.conversation.v1.PostMessageRequest.message:type_name -> pawl.conversation.v1.Message
+	22, // 0: pawl.conversation.v1.CreateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
+	23, // 1: pawl.conversation.v1.CreateTopicRequest.participants:type_name -> pawl.conversation.v1.Participant
+	22, // 2: pawl.conversation.v1.ListTopicsResponse.topics:type_name -> pawl.conversation.v1.Topic
+	22, // 3: pawl.conversation.v1.UpdateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
+	24, // 4: pawl.conversation.v1.UpdateTopicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	23, // 5: pawl.conversation.v1.AddParticipantRequest.participant:type_name -> pawl.conversation.v1.Participant
+	23, // 6: pawl.conversation.v1.ListParticipantsResponse.participants:type_name -> pawl.conversation.v1.Participant
+	25, // 7: pawl.conversation.v1.PostMessageRequest.message:type_name -> pawl.conversation.v1.Message
 	12, // 8: pawl.conversation.v1.PostMessageRequest.answer:type_name -> pawl.conversation.v1.WaitAnswer
-	24, // 9: pawl.conversation.v1.WaitAnswer.approve:type_name -> pawl.executor.v1.Approve
-	25, // 10: pawl.conversation.v1.WaitAnswer.reject:type_name -> pawl.executor.v1.Reject
-	26, // 11: pawl.conversation.v1.WaitAnswer.params:type_name -> pawl.executor.v1.Params
-	27, // 12: pawl.conversation.v1.WaitAnswer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	28, // 13: pawl.conversation.v1.WaitAnswer.input:type_name -> pawl.executor.v1.InputAnswer
-	23, // 14: pawl.conversation.v1.ListMessagesResponse.messages:type_name -> pawl.conversation.v1.Message
+	26, // 9: pawl.conversation.v1.WaitAnswer.approve:type_name -> pawl.executor.v1.Approve
+	27, // 10: pawl.conversation.v1.WaitAnswer.reject:type_name -> pawl.executor.v1.Reject
+	28, // 11: pawl.conversation.v1.WaitAnswer.params:type_name -> pawl.executor.v1.Params
+	29, // 12: pawl.conversation.v1.WaitAnswer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	30, // 13: pawl.conversation.v1.WaitAnswer.input:type_name -> pawl.executor.v1.InputAnswer
+	25, // 14: pawl.conversation.v1.ListMessagesResponse.messages:type_name -> pawl.conversation.v1.Message
 	0,  // 15: pawl.conversation.v1.TopicService.CreateTopic:input_type -> pawl.conversation.v1.CreateTopicRequest
 	1,  // 16: pawl.conversation.v1.TopicService.GetTopic:input_type -> pawl.conversation.v1.GetTopicRequest
 	2,  // 17: pawl.conversation.v1.TopicService.ListTopics:input_type -> pawl.conversation.v1.ListTopicsRequest
@@ -1397,23 +1496,25 @@ var file_pawl_conversation_v1_topic_service_proto_depIdxs = []int32{
 	11, // 23: pawl.conversation.v1.TopicService.PostMessage:input_type -> pawl.conversation.v1.PostMessageRequest
 	13, // 24: pawl.conversation.v1.TopicService.ListMessages:input_type -> pawl.conversation.v1.ListMessagesRequest
 	15, // 25: pawl.conversation.v1.TopicService.WatchTopic:input_type -> pawl.conversation.v1.WatchTopicRequest
-	16, // 26: pawl.conversation.v1.TopicService.InterruptAgent:input_type -> pawl.conversation.v1.InterruptAgentRequest
-	18, // 27: pawl.conversation.v1.TopicService.RollbackTopic:input_type -> pawl.conversation.v1.RollbackTopicRequest
-	20, // 28: pawl.conversation.v1.TopicService.CreateTopic:output_type -> pawl.conversation.v1.Topic
-	20, // 29: pawl.conversation.v1.TopicService.GetTopic:output_type -> pawl.conversation.v1.Topic
-	3,  // 30: pawl.conversation.v1.TopicService.ListTopics:output_type -> pawl.conversation.v1.ListTopicsResponse
-	20, // 31: pawl.conversation.v1.TopicService.UpdateTopic:output_type -> pawl.conversation.v1.Topic
-	20, // 32: pawl.conversation.v1.TopicService.ArchiveTopic:output_type -> pawl.conversation.v1.Topic
-	21, // 33: pawl.conversation.v1.TopicService.AddParticipant:output_type -> pawl.conversation.v1.Participant
-	8,  // 34: pawl.conversation.v1.TopicService.RemoveParticipant:output_type -> pawl.conversation.v1.RemoveParticipantResponse
-	10, // 35: pawl.conversation.v1.TopicService.ListParticipants:output_type -> pawl.conversation.v1.ListParticipantsResponse
-	23, // 36: pawl.conversation.v1.TopicService.PostMessage:output_type -> pawl.conversation.v1.Message
-	14, // 37: pawl.conversation.v1.TopicService.ListMessages:output_type -> pawl.conversation.v1.ListMessagesResponse
-	29, // 38: pawl.conversation.v1.TopicService.WatchTopic:output_type -> pawl.conversation.v1.TopicEvent
-	17, // 39: pawl.conversation.v1.TopicService.InterruptAgent:output_type -> pawl.conversation.v1.InterruptAgentResponse
-	19, // 40: pawl.conversation.v1.TopicService.RollbackTopic:output_type -> pawl.conversation.v1.RollbackTopicResponse
-	28, // [28:41] is the sub-list for method output_type
-	15, // [15:28] is the sub-list for method input_type
+	16, // 26: pawl.conversation.v1.TopicService.ExportTopic:input_type -> pawl.conversation.v1.ExportTopicRequest
+	18, // 27: pawl.conversation.v1.TopicService.InterruptAgent:input_type -> pawl.conversation.v1.InterruptAgentRequest
+	20, // 28: pawl.conversation.v1.TopicService.RollbackTopic:input_type -> pawl.conversation.v1.RollbackTopicRequest
+	22, // 29: pawl.conversation.v1.TopicService.CreateTopic:output_type -> pawl.conversation.v1.Topic
+	22, // 30: pawl.conversation.v1.TopicService.GetTopic:output_type -> pawl.conversation.v1.Topic
+	3,  // 31: pawl.conversation.v1.TopicService.ListTopics:output_type -> pawl.conversation.v1.ListTopicsResponse
+	22, // 32: pawl.conversation.v1.TopicService.UpdateTopic:output_type -> pawl.conversation.v1.Topic
+	22, // 33: pawl.conversation.v1.TopicService.ArchiveTopic:output_type -> pawl.conversation.v1.Topic
+	23, // 34: pawl.conversation.v1.TopicService.AddParticipant:output_type -> pawl.conversation.v1.Participant
+	8,  // 35: pawl.conversation.v1.TopicService.RemoveParticipant:output_type -> pawl.conversation.v1.RemoveParticipantResponse
+	10, // 36: pawl.conversation.v1.TopicService.ListParticipants:output_type -> pawl.conversation.v1.ListParticipantsResponse
+	25, // 37: pawl.conversation.v1.TopicService.PostMessage:output_type -> pawl.conversation.v1.Message
+	14, // 38: pawl.conversation.v1.TopicService.ListMessages:output_type -> pawl.conversation.v1.ListMessagesResponse
+	31, // 39: pawl.conversation.v1.TopicService.WatchTopic:output_type -> pawl.conversation.v1.TopicEvent
+	17, // 40: pawl.conversation.v1.TopicService.ExportTopic:output_type -> pawl.conversation.v1.ExportTopicResponse
+	19, // 41: pawl.conversation.v1.TopicService.InterruptAgent:output_type -> pawl.conversation.v1.InterruptAgentResponse
+	21, // 42: pawl.conversation.v1.TopicService.RollbackTopic:output_type -> pawl.conversation.v1.RollbackTopicResponse
+	29, // [29:43] is the sub-list for method output_type
+	15, // [15:29] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1439,7 +1540,7 @@ func file_pawl_conversation_v1_topic_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_conversation_v1_topic_service_proto_rawDesc), len(file_pawl_conversation_v1_topic_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	TopicService_PostMessage_FullMethodName       = "/pawl.conversation.v1.TopicService/PostMessage"
 	TopicService_ListMessages_FullMethodName      = "/pawl.conversation.v1.TopicService/ListMessages"
 	TopicService_WatchTopic_FullMethodName        = "/pawl.conversation.v1.TopicService/WatchTopic"
+	TopicService_ExportTopic_FullMethodName       = "/pawl.conversation.v1.TopicService/ExportTopic"
 	TopicService_InterruptAgent_FullMethodName    = "/pawl.conversation.v1.TopicService/InterruptAgent"
 	TopicService_RollbackTopic_FullMethodName     = "/pawl.conversation.v1.TopicService/RollbackTopic"
 )
@@ -66,7 +67,9 @@ type TopicServiceClient interface {
 	// Streams a topic's events after `after_seq` and follows it. Reconnecting with the last seq that was seen misses nothing and repeats nothing, also in the middle
 	// of a reply. The stream ends when the caller is removed from the topic.
 	WatchTopic(ctx context.Context, in *WatchTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TopicEvent], error)
-	// Cancels what an agent does in the topic.
+	// Streams a topic and all its events, also those of messages that were rolled back, as one JSON document: `{"format": 1, "topic": …, "events": […]}`, in pieces.
+	ExportTopic(ctx context.Context, in *ExportTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTopicResponse], error)
+	// Cancels what an agent does in the topic. It does not begin with messages that were posted before.
 	InterruptAgent(ctx context.Context, in *InterruptAgentRequest, opts ...grpc.CallOption) (*InterruptAgentResponse, error)
 	// Marks the messages after one as rolled back and cancels the tasks that they started. Nothing is deleted.
 	RollbackTopic(ctx context.Context, in *RollbackTopicRequest, opts ...grpc.CallOption) (*RollbackTopicResponse, error)
@@ -199,6 +202,25 @@ func (c *topicServiceClient) WatchTopic(ctx context.Context, in *WatchTopicReque
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TopicService_WatchTopicClient = grpc.ServerStreamingClient[TopicEvent]
 
+func (c *topicServiceClient) ExportTopic(ctx context.Context, in *ExportTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTopicResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TopicService_ServiceDesc.Streams[1], TopicService_ExportTopic_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportTopicRequest, ExportTopicResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TopicService_ExportTopicClient = grpc.ServerStreamingClient[ExportTopicResponse]
+
 func (c *topicServiceClient) InterruptAgent(ctx context.Context, in *InterruptAgentRequest, opts ...grpc.CallOption) (*InterruptAgentResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InterruptAgentResponse)
@@ -251,7 +273,9 @@ type TopicServiceServer interface {
 	// Streams a topic's events after `after_seq` and follows it. Reconnecting with the last seq that was seen misses nothing and repeats nothing, also in the middle
 	// of a reply. The stream ends when the caller is removed from the topic.
 	WatchTopic(*WatchTopicRequest, grpc.ServerStreamingServer[TopicEvent]) error
-	// Cancels what an agent does in the topic.
+	// Streams a topic and all its events, also those of messages that were rolled back, as one JSON document: `{"format": 1, "topic": …, "events": […]}`, in pieces.
+	ExportTopic(*ExportTopicRequest, grpc.ServerStreamingServer[ExportTopicResponse]) error
+	// Cancels what an agent does in the topic. It does not begin with messages that were posted before.
 	InterruptAgent(context.Context, *InterruptAgentRequest) (*InterruptAgentResponse, error)
 	// Marks the messages after one as rolled back and cancels the tasks that they started. Nothing is deleted.
 	RollbackTopic(context.Context, *RollbackTopicRequest) (*RollbackTopicResponse, error)
@@ -297,6 +321,9 @@ func (UnimplementedTopicServiceServer) ListMessages(context.Context, *ListMessag
 }
 func (UnimplementedTopicServiceServer) WatchTopic(*WatchTopicRequest, grpc.ServerStreamingServer[TopicEvent]) error {
 	return status.Error(codes.Unimplemented, "method WatchTopic not implemented")
+}
+func (UnimplementedTopicServiceServer) ExportTopic(*ExportTopicRequest, grpc.ServerStreamingServer[ExportTopicResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportTopic not implemented")
 }
 func (UnimplementedTopicServiceServer) InterruptAgent(context.Context, *InterruptAgentRequest) (*InterruptAgentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method InterruptAgent not implemented")
@@ -516,6 +543,17 @@ func _TopicService_WatchTopic_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type TopicService_WatchTopicServer = grpc.ServerStreamingServer[TopicEvent]
 
+func _TopicService_ExportTopic_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportTopicRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TopicServiceServer).ExportTopic(m, &grpc.GenericServerStream[ExportTopicRequest, ExportTopicResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TopicService_ExportTopicServer = grpc.ServerStreamingServer[ExportTopicResponse]
+
 func _TopicService_InterruptAgent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InterruptAgentRequest)
 	if err := dec(in); err != nil {
@@ -612,6 +650,11 @@ var TopicService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchTopic",
 			Handler:       _TopicService_WatchTopic_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportTopic",
+			Handler:       _TopicService_ExportTopic_Handler,
 			ServerStreams: true,
 		},
 	},
