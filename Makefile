@@ -49,7 +49,7 @@ microbench: ## Go benchmarks of the parts
 .PHONY: soak
 soak: ## Crash suite, simulation, the pool and attacks at length (an hour)
 	PAWL_SOAK=1 go test -timeout 40m -count 1 -v -run 'TestEveryPoint|TestRandomKills' ./test/crash
-	PAWL_SOAK=1 go test -timeout 20m -count 1 -v -run TestCodingKilled ./test
+	PAWL_SOAK=1 go test -timeout 20m -count 1 -v -run 'TestCodingKilled|TestChatKilled' ./test
 	go test -timeout 10m -count 1 -v -run TestSimulation ./executor-svc/internal/sim -sim.first $$(date +%s) -sim.seeds 1000000 -sim.for 5m
 	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
 	PAWL_SOAK=1 go test -timeout 30m -count 1 -v ./test/load

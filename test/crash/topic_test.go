@@ -168,7 +168,7 @@ func (a *talkAudit) event(e *conversationv1.TopicEvent) error {
 		return fmt.Errorf("event %d follows event %d", e.GetSeq(), a.seq)
 	}
 	a.seq = e.GetSeq()
-	what := ""
+	var what string
 	switch {
 	case e.GetNewMessage().GetFromAgent():
 		what = "reply to " + e.GetMessageId()

@@ -72,7 +72,7 @@ func (a postsApart) Commit(ctx context.Context, t journal.Transition) error {
 	t.Post = nil
 	err := a.Journal.Commit(ctx, t)
 	if err == nil && p != nil {
-		_, _, err = a.Journal.Post(ctx, *p)
+		_, _, err = a.Post(ctx, *p)
 	}
 	return err
 }

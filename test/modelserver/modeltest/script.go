@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,6 +21,8 @@ type Script struct {
 	Turns  []Turn `json:"turns"`
 	// Coding, if not nil, answers the requests of tasks with a plan. The turns answer all others.
 	Coding *Coding `json:"coding"`
+	// Chat, if not nil, answers the requests of tasks that answer messages of topics.
+	Chat *Chat `json:"chat"`
 	// Play, if not nil, is asked before the turns. If it returns nil, the turns answer.
 	Play func(r *Request) *Turn `json:"-"`
 }
@@ -109,7 +112,7 @@ func Parse(text string) (*Script, error) {
 			return nil, fmt.Errorf("the script: turns[%d].when.last: %w", i, err)
 		}
 	}
-	return s, s.Coding.check()
+	return s, cmp.Or(s.Coding.check(), s.Chat.check())
 }
 
 func (w When) match(r *Request) bool {

@@ -167,6 +167,13 @@ func (s *Server) nextTurn(r *Request) (*Turn, *problem) {
 		}
 		why = "; " + err.Error()
 	}
+	if s.script.Chat != nil {
+		turn, err := s.script.Chat.turn(r)
+		if err == nil {
+			return turn, nil
+		}
+		why += "; " + err.Error()
+	}
 	for i := range s.script.Turns {
 		turn := &s.script.Turns[i]
 		if (turn.Always || !s.used[i]) && turn.When.match(r) {
