@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,13 +83,24 @@ func TestRemarkBeforeACall(t *testing.T) {
 	}
 }
 
-// A planner asks for the rest of an output. The executor serves it from the history, without the pool and without an approval.
+// A planner asks for the rest of an output. The executor serves it from the history, without the pool and without an approval. If the output is so
+// large that a running task does not keep it, the executor reads it from the journal, also for the planner.
 func TestReadOutput(t *testing.T) {
-	long := strings.Repeat("0123456789", 2000) + "é" + strings.Repeat("x", 100)
+	for name, size := range map[string]int{"kept": 20_000, "stored": 600_000} {
+		t.Run(name, func(t *testing.T) { testReadOutput(t, size) })
+	}
+}
+
+func testReadOutput(t *testing.T, size int) {
+	long := strings.Repeat("0123456789", size/10) + "é" + strings.Repeat("x", 100)
 	p := &fake.Planner{}
-	inputs := []string{`{"step":"step-1","offset":16000}`, `{"step":"step-1","offset":99999}`, `{"step":"step-9"}`, `{"step":"step-1","offset":20001}`}
+	input := func(offset int) string { return fmt.Sprintf(`{"step":"step-1","offset":%d}`, offset) }
+	inputs := []string{input(size - 4000), input(2 * size), `{"step":"step-9"}`, input(size + 1)}
 	p.PlanFn = func(_ context.Context, c *plannerv1.TaskContext) (*plannerv1.PlanStepsResponse, error) {
 		step := &plannerv1.PlannedStep{ToolId: "FINAL"}
+		if n := len(c.GetHistory()); n > 0 && (c.GetHistory()[0].GetOutputOmitted() || !strings.Contains(c.GetHistory()[0].GetOutputJson(), long)) {
+			t.Errorf("after %d steps the planner does not get the output", n)
+		}
 		switch n := len(c.GetHistory()); {
 		case n == 0:
 			step = &plannerv1.PlannedStep{ToolId: "t/read", InputJson: `{"text":"x"}`}
@@ -112,10 +124,10 @@ func TestReadOutput(t *testing.T) {
 	if len(steps) != 5 || len(r.pool.Called()) != 1 {
 		t.Fatalf("%d steps, %d calls", len(steps), len(r.pool.Called()))
 	}
-	if out := steps[1].GetOutputJson(); !strings.Contains(out, `"total":20102`) || strings.Contains(out, "next_offset") || !strings.Contains(out, "é") {
+	if out := steps[1].GetOutputJson(); !strings.Contains(out, fmt.Sprintf(`"total":%d`, size+102)) || strings.Contains(out, "next_offset") || !strings.Contains(out, "é") {
 		t.Errorf("the rest is %.200s", out)
 	}
-	if out := steps[4].GetOutputJson(); !strings.Contains(out, `"offset":20002`) {
+	if out := steps[4].GetOutputJson(); !strings.Contains(out, fmt.Sprintf(`"offset":%d`, size+2)) {
 		t.Errorf("from the middle of a character: %s", out)
 	}
 	for _, s := range steps[2:4] {

@@ -201,7 +201,7 @@ func (c *admitted) trust(user string) error {
 	if user != "" && c.from.users[user] >= c.from.limits.UserConnections {
 		return errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
 			"you have %d connections, the most that a user may have; close some, or use one for several calls; an operator can raise the bound with --user-connections",
-			c.from.limits.UserConnections).WithRetryAfter(reserveWait)
+			c.from.limits.UserConnections).WithRetryAfter(retryAfter)
 	}
 	c.user = user
 	c.from.users[user]++

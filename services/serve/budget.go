@@ -74,7 +74,7 @@ func (b *Budget) Reserve(ctx context.Context, user string, bytes int64) (*Holdin
 	if err != nil {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED,
 			"requests in progress hold all the memory that you may use for them; wait until some have ended, send less at once, or close streams; "+
-				"an operator can raise the bound with --request-bytes").WithRetryAfter(reserveWait)
+				"an operator can raise the bound with --request-bytes").WithRetryAfter(retryAfter)
 	}
 	return held, nil
 }
@@ -87,8 +87,13 @@ func (b *Budget) isCrowded(user string) bool {
 	return u != nil && int64(u.holders) >= u.share/callBytes
 }
 
-// reserveWait is how long a request waits for memory.
-const reserveWait = time.Second
+const (
+	// reserveWait is how long a request waits for memory. Each new gRPC call of a user counts for the largest request until its own has arrived, so if the
+	// processor is busy, even small calls wait for each other for a while.
+	reserveWait = 10 * time.Second
+	// retryAfter is when a refused client is told to come back.
+	retryAfter = time.Second
+)
 
 // Holding is a part of a budget that is held. Its methods must not be called concurrently. A nil Holding holds nothing.
 type Holding struct {

@@ -25,8 +25,8 @@ const (
 	// idleAfter is the time without a collection after which a process counts as idle, and idleGarbage what it may keep then.
 	idleAfter   = 5 * time.Second
 	idleGarbage = 32 << 20
-	// minPercent and maxPercent bound GOGC: a large heap may double, a small one grow to four times its size.
-	minPercent, maxPercent = 100, 300
+	// minPercent and maxPercent bound GOGC: a small heap may grow to four times its size.
+	minPercent, maxPercent = 10, 300
 )
 
 // init sets the sizes of gRPC's buffers, as gRPC allows only in init: 2 KiB to 8 MiB, each size twice the one before. gRPC's default has no
@@ -38,7 +38,8 @@ func init() {
 }
 
 // RelaxGC sets GOGC after each garbage collection, so that a small heap may grow by minHeadroom to maxHeadroom until the next one: the faster
-// the process allocates, the more. Once the process is idle, it collects the garbage of its last load. If the variable GOGC is set, RelaxGC does
+// the process allocates, the more. A large heap may grow by as much as a collection has to scan, which is all of it but texts and bytes: so the outputs
+// of tools take their size, not twice their size. Once the process is idle, it collects the garbage of its last load. If the variable GOGC is set, RelaxGC does
 // nothing.
 func RelaxGC() {
 	if os.Getenv("GOGC") != "" {
@@ -46,7 +47,7 @@ func RelaxGC() {
 	}
 	g := &pacer{
 		percent: maxPercent, headroom: minHeadroom, since: time.Now(),
-		heap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}},
+		heap: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/scan/heap:bytes"}},
 	}
 	metrics.Read(g.heap)
 	g.allocated = g.heap[1].Value.Uint64()
@@ -70,13 +71,13 @@ func collectIfIdle(collections uint64) {
 // keepsGarbage reports whether the bytes of all objects are many more than those of the objects that lived at the last collection.
 func keepsGarbage(objects, live uint64) bool { return objects > live+idleGarbage }
 
-// pacer sets GOGC after each collection, according to the live bytes after it and the rate of allocation before it.
+// pacer sets GOGC after each collection, according to the live and the scanned bytes, and to the rate of allocation before it.
 type pacer struct {
 	percent   int
 	headroom  uint64
 	since     time.Time        // of the last collection
 	allocated uint64           // bytes allocated from the start of the process to the last collection
-	heap      []metrics.Sample // live bytes, and bytes allocated since the start of the process
+	heap      []metrics.Sample // live bytes, bytes allocated since the start of the process, and bytes that a collection scans
 }
 
 // awaitCollection makes the runtime call adjust after the next collection.
@@ -91,7 +92,7 @@ func (g *pacer) adjust() {
 	g.headroom = (g.headroom + headroomFor(allocated-g.allocated, now.Sub(g.since))) / 2
 	g.since, g.allocated = now, allocated
 	// SetGCPercent stops the process for a moment, so small changes are skipped.
-	if p := percentFor(g.heap[0].Value.Uint64(), g.headroom); p < g.percent*9/10 || p > g.percent*11/10 {
+	if p := percentFor(g.heap[0].Value.Uint64(), max(g.headroom, g.heap[2].Value.Uint64())); p < g.percent*9/10 || p > g.percent*11/10 {
 		g.percent = p
 		debug.SetGCPercent(p)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestPercentFor(t *testing.T) {
-	for live, want := range map[uint64]int{0: 300, 1 << 20: 300, 10 << 20: 200, 20 << 20: 100, 1 << 30: 100} {
+	for live, want := range map[uint64]int{0: 300, 1 << 20: 300, 10 << 20: 200, 20 << 20: 100, 100 << 20: 20, 1 << 30: 10} {
 		if got := percentFor(live, maxHeadroom); got != want {
 			t.Errorf("percentFor(%d MiB) = %d, want %d", live>>20, got, want)
 		}
@@ -36,16 +36,16 @@ func TestHeadroomFor(t *testing.T) {
 	}
 }
 
-// GOGC follows the live heap, up and down.
+// GOGC follows the live heap, up and down. Bytes that need no scan are not doubled.
 func TestRelaxGC(t *testing.T) {
 	t.Setenv("GOGC", "")
 	was := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(was) })
 	RelaxGC()
 	ballast := make([]byte, 64<<20)
-	awaitGOGC(t, func(gogc int) bool { return gogc == minPercent })
+	awaitGOGC(t, func(gogc int) bool { return gogc < 50 })
 	runtime.KeepAlive(ballast) // and no longer
-	awaitGOGC(t, func(gogc int) bool { return gogc > minPercent })
+	awaitGOGC(t, func(gogc int) bool { return gogc > 50 })
 }
 
 // awaitGOGC collects until GOGC is as it is to be.

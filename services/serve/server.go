@@ -77,6 +77,7 @@ func New(o Options) (*Server, error) {
 	s.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	s.options = []grpc.ServerOption{
 		grpc.StreamInterceptor(s.stream),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(o.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(uint32(o.Limits.ConnectionStreams)), // the gateway sends the calls of all its clients over one connection
 		grpc.MaxHeaderListSize(uint32(o.Limits.HeaderBytes)),

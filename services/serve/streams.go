@@ -56,21 +56,35 @@ type checkedStream struct {
 
 func (s *checkedStream) Context() context.Context { return s.ctx }
 
+// SendMsg returns once a large message of a stream is written, so that the handler can count its memory as freed; small ones may be on their way.
 func (s *checkedStream) SendMsg(m any) error {
 	now := time.Since(s.begun)
 	if err := s.recheck(now); err != nil {
 		return err
 	}
-	if s.writeTime == 0 || !s.streams || s.receives {
+	msg, ok := m.(proto.Message)
+	if s.writeTime == 0 || !s.streams || s.receives || !ok {
 		return s.ServerStream.SendMsg(m)
 	}
-	s.sendUntil.Store(int64(now + s.writeTime + time.Duration(s.last)*time.Second/sendRate))
-	err := s.ServerStream.SendMsg(m)
-	s.sendUntil.Store(0)
-	if msg, ok := m.(proto.Message); ok {
-		s.last = proto.Size(msg)
+	size, pending := proto.Size(msg), s.last
+	if s.last = size; size >= awaitedBytes {
+		pending, s.last = pending+size, 0
 	}
-	return err
+	s.sendUntil.Store(int64(now + s.writeTime + time.Duration(pending)*time.Second/sendRate))
+	defer s.sendUntil.Store(0)
+	if size < awaitedBytes {
+		return s.ServerStream.SendMsg(m)
+	}
+	large := &awaited{Message: msg, freed: make(chan struct{})}
+	if err := s.ServerStream.SendMsg(large); err != nil {
+		return err
+	}
+	select {
+	case <-large.freed:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
 }
 
 // RecvMsg checks the credential when the message has arrived, which may be long after the wait began.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -74,5 +75,66 @@ func TestUnreadStreamEnds(t *testing.T) {
 	}
 	if e := errs.From(err); errors.Is(err, io.EOF) || e.Code != codes.Unavailable || e.Reason != commonv1.ErrorReason_ERROR_REASON_TIMEOUT {
 		t.Errorf("the client gets %v", err)
+	}
+}
+
+// largeService sends a small message and a large one.
+type largeService struct {
+	testgrpc.UnimplementedTestServiceServer
+	sent chan error // the result of sending the large one
+}
+
+func (s largeService) StreamingOutputCall(_ *testgrpc.StreamingOutputCallRequest, ss grpc.ServerStreamingServer[testgrpc.StreamingOutputCallResponse]) error {
+	if err := ss.Send(&testgrpc.StreamingOutputCallResponse{}); err != nil {
+		return err
+	}
+	err := ss.Send(&testgrpc.StreamingOutputCallResponse{Payload: &testgrpc.Payload{Body: make([]byte, 3<<20)}})
+	s.sent <- err
+	return err
+}
+
+// Issue 13: a large message of a stream is sent only when the client has taken it, so that its memory counts until then.
+func TestLargeMessagesAreAwaited(t *testing.T) {
+	server, err := New(Options{Auth: identity.Local(), Local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := largeService{sent: make(chan error, 2)}
+	testgrpc.RegisterTestServiceServer(server, service)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(t.Context(), lis) }()
+	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	for _, reads := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, err := testgrpc.NewTestServiceClient(conn).StreamingOutputCall(ctx, &testgrpc.StreamingOutputCallRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-service.sent:
+			t.Errorf("the message counts as sent before the client has read it: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if reads {
+			if m, err := stream.Recv(); err != nil || len(m.GetPayload().GetBody()) != 3<<20 {
+				t.Errorf("%d bytes, %v", len(m.GetPayload().GetBody()), err)
+			}
+		} else {
+			cancel()
+		}
+		if err := <-service.sent; (err == nil) != reads {
+			t.Errorf("the client reads: %v; Send returned %v", reads, err)
+		}
+		cancel()
 	}
 }

@@ -35,7 +35,7 @@ func (b *bench) preface(d *document) {
 		"medians of the %d rounds in which the rest of the machine did least. Only ratios carry over to another machine. "+
 		"[What planning with a model costs](performance-planning.md) and [what each fast path saves](performance-fast-paths.md) are measured apart.",
 		b.began.UTC().Format("2006-01-02 15:04 UTC"), b.rounds, b.each, quieterCount(b.rounds))
-	gogc := "100 to 300, which our servers set themselves: 10 to 20 MB between two collections"
+	gogc := "10 to 300, which our servers set themselves: 10 to 20 MB, or what is scanned, between two collections"
 	if v := os.Getenv("GOGC"); v != "" {
 		gogc = v + ", from the environment"
 	}

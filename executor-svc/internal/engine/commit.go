@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -10,6 +11,7 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -65,6 +67,9 @@ func (o *owner) collect(items []item) *batch {
 // returns false if the owner must release the task.
 func (o *owner) store(b *batch) bool {
 	early, late := split(b.actions)
+	if b.isLarge() {
+		early, late = nil, b.actions // the outputs can be read only once they are durable
+	}
 	if !b.changed && len(b.applied) == 0 {
 		o.startAll(b, early)
 		o.startAfterCommit(b, late)
@@ -91,6 +96,11 @@ func (o *owner) store(b *batch) bool {
 	}
 	o.startAfterCommit(b, late)
 	return true
+}
+
+// isLarge reports whether the batch holds an output that the history does not keep.
+func (b *batch) isLarge() bool {
+	return slices.ContainsFunc(b.facts, func(f *storagev1.Fact) bool { return len(f.GetStepOutput()) >= history.LargeOutput })
 }
 
 // failUnstorable fails a task whose transition can never be stored.

@@ -60,7 +60,7 @@ type Engine struct {
 	cfg  Config
 	deps Deps
 	hub  *hub
-	// watching bounds the bytes of events that watchers hold, and reading how many of them read the journal at once.
+	// watching bounds the bytes of events that watchers hold, and reading how many records are read at once.
 	watching *serve.Budget
 	reading  chan struct{}
 	// due wakes the claim loop.

@@ -147,11 +147,11 @@ func (h *hub) publish(id string, head *storagev1.TaskHead, c *storagev1.Checkpoi
 	}
 }
 
-// add appends a record to the tail and drops the oldest ones beyond the bounds.
+// add appends a record to the tail and drops the oldest ones beyond the bounds. A record that is larger than the bound is not kept.
 func (t *feed) add(r *eventRecord) {
 	t.tail = append(t.tail, r)
 	t.size += r.size
-	for len(t.tail) > tailRecords || t.size > tailBytes && len(t.tail) > 1 {
+	for len(t.tail) > tailRecords || t.size > tailBytes {
 		t.size -= t.tail[0].size
 		t.tail = t.tail[1:]
 	}

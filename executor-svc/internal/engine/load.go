@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,6 +22,8 @@ import (
 const (
 	// loadBytes bounds the bytes of a task's records that are read at once.
 	loadBytes = 1 << 20
+	// keptOutputs bounds the bytes of the outputs of a running task that stay in memory; others are read from the journal when they are needed.
+	keptOutputs = 1 << 20
 	// maxConversationTurns is how many earlier turns (question and answer) of a conversation the planner gets.
 	maxConversationTurns = 3
 	// roundMessages is how many messages of a topic the planner gets in rounds, each cut at roundTextLength characters; phaseMessages is how many
@@ -64,9 +67,9 @@ func (o *owner) read() error {
 	if err != nil {
 		return err
 	}
-	o.head, o.state, o.history = t.Head, t.Checkpoint, &history.Log{}
+	o.head, o.state, o.history = t.Head, t.Checkpoint, &history.Log{MaxOutputs: keptOutputs}
 	for after := uint64(0); after < o.state.GetLastSeq(); {
-		records, err := o.e.deps.Journal.Records(o.base, o.id, after, loadBytes)
+		records, err := o.e.records(o.base, o.id, after, loadBytes)
 		if err != nil {
 			return err
 		}
@@ -92,11 +95,24 @@ func (o *owner) read() error {
 	o.resumePending = !o.idle()
 	o.session = o.e.deps.Runner.Session(o.id, o.epoch, o.head, turns)
 	o.session.Conversation = conversation
+	o.session.ReadOutput = o.readOutput
 	o.session.Notify = func(in flow.Input) { o.deliver(item{input: in, generation: noAction}) }
 	o.base = o.session.AsUser(o.e.ctx)
 	o.startSpan()
 	o.lanes = map[uint32]*laneRun{}
 	return nil
+}
+
+// readOutput returns the output in the fact with this seq.
+func (o *owner) readOutput(ctx context.Context, seq uint64) (string, error) {
+	records, err := o.e.records(ctx, o.id, seq-1, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(records) == 0 || seq < records[0].FirstSeq {
+		return "", fmt.Errorf("the record of seq %d: %w", seq, journal.ErrNotFound)
+	}
+	return records[0].GetFacts()[seq-records[0].FirstSeq].GetStepOutput(), nil
 }
 
 // conversationTurns loads the newest turns of the conversation: its successful tasks that were created before this task.

@@ -23,7 +23,7 @@ const (
 	freeBytes = 64 << 10
 	// encodedFactor times the bytes of its records is what a watcher holds: the events, and their JSON on the way to a client.
 	encodedFactor = 3
-	// maxReading is how many watchers read the journal at once: what they read may have to wait for the budget.
+	// maxReading is how many watchers and owners read records at once, because records may be large: those of watchers may then have to wait for the budget.
 	maxReading = 2
 )
 
@@ -127,13 +127,7 @@ func watchStopped() error {
 
 // readEvents reads records that are not in memory from the journal.
 func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*journal.Task, []*eventRecord, error) {
-	select {
-	case e.reading <- struct{}{}:
-		defer func() { <-e.reading }()
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	found, err := e.deps.Journal.Records(ctx, taskID, after, watchBytes)
+	found, err := e.records(ctx, taskID, after, watchBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,4 +140,15 @@ func (e *Engine) readEvents(ctx context.Context, taskID string, after uint64) (*
 		records = append(records, newEventRecord(r, t))
 	}
 	return t, records, nil
+}
+
+// records is journal.Tasks.Records, of which at most maxReading run at once.
+func (e *Engine) records(ctx context.Context, taskID string, after uint64, maxBytes int) ([]journal.Record, error) {
+	select {
+	case e.reading <- struct{}{}:
+		defer func() { <-e.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return e.deps.Journal.Records(ctx, taskID, after, maxBytes)
 }

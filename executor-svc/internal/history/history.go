@@ -19,12 +19,16 @@ type Entry struct {
 	Outcome     commonv1.Outcome
 	Attempt     uint32
 	InputJSON   string
-	OutputJSON  string
-	Error       *storagev1.ErrorNote
-	Risk        *storagev1.RiskNote
-	WaitID      string
-	CreateTime  int64
-	StartTime   int64
+	// OutputJSON is the step's output; empty if it has none, or if the Log does not keep it. OutputSize is its length, and OutputSeq the seq of the
+	// fact that holds it.
+	OutputJSON string
+	OutputSize int
+	OutputSeq  uint64
+	Error      *storagev1.ErrorNote
+	Risk       *storagev1.RiskNote
+	WaitID     string
+	CreateTime int64
+	StartTime  int64
 	// Skipped: a person chose to continue without the step.
 	Skipped bool
 	// Dropped: the step was open in the forked task, and the fork does not continue it.
@@ -42,22 +46,37 @@ type Entry struct {
 // Asking reports whether the step's call runs and waits for a person.
 func (e *Entry) Asking() bool { return len(e.openWaits) > 0 }
 
+// LargeOutput is the size from which a Log with a bound keeps no output.
+const LargeOutput = 256 << 10
+
+// IsStored reports whether the step has an output that the Log does not keep.
+func (e *Entry) IsStored() bool { return e.OutputJSON == "" && e.OutputSize > 0 }
+
 // Log is the history of one task.
 type Log struct {
+	// MaxOutputs bounds the bytes of the outputs that the Log keeps: the newest ones that are not large. 0: it keeps all.
+	MaxOutputs int
+
 	Entries []*Entry
 	// Plan is the task's plan; nil if it has none.
 	Plan *Plan
 	// Inputs are what people said about steps, oldest first: refusals with their reasons.
 	Inputs []string
 	seq    uint64
+	// kept holds the entries whose outputs are kept, in the order of the outputs, and keptBytes the size of these, if there is a bound.
+	kept      []*Entry
+	keptBytes int
 }
 
 // Add adds a record. Records are added in the order of their seqs, from the first one on.
 func (l *Log) Add(r *storagev1.Record) {
+	before := l.seq
 	for _, f := range r.GetFacts() {
 		l.seq++
 		if f.GetOrdinal() != 0 {
-			l.entry(f).add(f, r.GetTime(), l.seq)
+			e := l.entry(f)
+			e.add(f, r.GetTime(), l.seq)
+			l.bound(e)
 			if e := f.GetStepError().GetError(); e.GetReason() == commonv1.ErrorReason_ERROR_REASON_REJECTED {
 				l.Inputs = append(l.Inputs, "About the call of "+f.GetToolId()+": "+e.GetErrMsg())
 			}
@@ -65,6 +84,24 @@ func (l *Log) Add(r *storagev1.Record) {
 			l.addPlanFact(f, r.GetTime())
 			l.dropAtFork(f)
 		}
+	}
+	// The outputs of this record may not be durable yet, so they cannot be read from the journal.
+	for l.keptBytes > l.MaxOutputs && len(l.kept) > 0 && l.kept[0].OutputSeq <= before {
+		l.keptBytes -= len(l.kept[0].OutputJSON)
+		l.kept[0].OutputJSON = ""
+		l.kept = l.kept[1:]
+	}
+}
+
+// bound drops the output of a step if it is large, and else counts it, if there is a bound and the output is that of the newest fact.
+func (l *Log) bound(e *Entry) {
+	switch {
+	case l.MaxOutputs == 0 || e.OutputSeq != l.seq:
+	case e.OutputSize >= LargeOutput:
+		e.OutputJSON = ""
+	default:
+		l.kept = append(l.kept, e)
+		l.keptBytes += e.OutputSize
 	}
 }
 
@@ -113,9 +150,11 @@ func (e *Entry) add(f *storagev1.Fact, now int64, seq uint64) {
 		e.WaitID = f.GetWaitId()
 	case *storagev1.Fact_StepInput:
 		e.InputJSON, e.StartTime, e.EndTime, e.StartSeq = k.StepInput, now, 0, seq
-		e.Outcome, e.Error, e.OutputJSON = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil, ""
+		e.Outcome, e.Error = commonv1.Outcome_OUTCOME_UNSPECIFIED, nil
+		e.OutputJSON, e.OutputSize = "", 0
 	case *storagev1.Fact_StepOutput:
-		e.Outcome, e.OutputJSON, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, k.StepOutput, nil, now
+		e.Outcome, e.Error, e.EndTime = commonv1.Outcome_OUTCOME_KNOWN, nil, now
+		e.OutputJSON, e.OutputSize, e.OutputSeq = k.StepOutput, len(k.StepOutput), seq
 	case *storagev1.Fact_StepError:
 		e.Outcome, e.Error, e.EndTime = k.StepError.GetOutcome(), k.StepError.GetError(), now
 		e.Skipped = Skipped(f)

@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"strings"
 	"testing"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -61,6 +62,39 @@ func TestOpenWaits(t *testing.T) {
 		log.Add(&storagev1.Record{Facts: []*storagev1.Fact{s.kind}})
 		if e := log.Entries[0]; e.WaitID != s.want || e.Asking() != (s.want != "") {
 			t.Errorf("after %s: it waits for %q, want %q", s.wait, e.WaitID, s.want)
+		}
+	}
+}
+
+// Issue 13: the history of a running task keeps the newest outputs, up to a bound, and no large ones. Those of the newest record are kept, because they
+// cannot be read from the journal before they are durable.
+func TestBoundedOutputs(t *testing.T) {
+	log := history.Log{MaxOutputs: 1000}
+	add := func(sizes ...int) {
+		r := &storagev1.Record{}
+		for n, size := range sizes {
+			r.Facts = append(r.Facts, &storagev1.Fact{
+				Ordinal: uint32(len(log.Entries) + n + 1), StepStatus: success, Kind: &storagev1.Fact_StepOutput{StepOutput: strings.Repeat("x", size)},
+			})
+		}
+		log.Add(r)
+	}
+	for _, s := range []struct {
+		sizes []int
+		kept  []bool
+	}{
+		{[]int{400}, []bool{true}},
+		{[]int{history.LargeOutput}, []bool{true, false}},
+		{[]int{600}, []bool{true, false, true}},
+		{[]int{1}, []bool{false, false, true, true}},
+		{[]int{700, 0, 800}, []bool{false, false, false, false, true, true, true}},
+		{[]int{100}, []bool{false, false, false, false, false, true, true, true}},
+	} {
+		add(s.sizes...)
+		for n, e := range log.Entries {
+			if e.IsStored() == s.kept[n] || e.OutputSeq != uint64(n+1) || !e.IsStored() && len(e.OutputJSON) != e.OutputSize {
+				t.Errorf("after %v, output %d of %d bytes: %d are kept, seq %d", s.sizes, n+1, e.OutputSize, len(e.OutputJSON), e.OutputSeq)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"encoding/json"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -18,18 +19,20 @@ const goalName = "goal"
 
 // stepAfter returns a function that makes the next step from the running step's output, or nil if no step is planned ahead. The function
 // returns nil if the planner has to be asked. Steps planned ahead are kept only in memory: after a crash, the planner is asked again.
-func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *history.Log) func(output string) *flow.Planned {
+func (s *Session) stepAfter(ctx context.Context, lane uint32, running *storagev1.ActiveStep, log *history.Log) func(output string) *flow.Planned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead[lane]) == 0 {
 		return nil
 	}
 	p, tools := s.ahead[lane][0], s.tools
-	outputs, current := map[string]string{}, ""
+	outputs, current := map[string]history.Entry{}, ""
 	if p.GetUnresolved() {
 		current = referencedOutputs(running, log, outputs)
 	}
 	return func(output string) *flow.Planned {
+		reader := &outputReader{s: s}
+		defer reader.done()
 		next := tools.stepAhead(p, func(name string) (string, bool) {
 			switch name {
 			case goalName:
@@ -37,8 +40,12 @@ func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *his
 			case current:
 				return output, true
 			}
-			text, ok := outputs[name]
-			return text, ok
+			e, ok := outputs[name]
+			if !ok {
+				return "", false
+			}
+			text, err := reader.output(ctx, &e)
+			return text, err == nil
 		})
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -54,9 +61,9 @@ func (s *Session) stepAfter(lane uint32, running *storagev1.ActiveStep, log *his
 	}
 }
 
-// referencedOutputs adds the outputs of the running step's line to outputs, by the names that references use, and returns the running step's name.
+// referencedOutputs adds the steps with outputs of the running step's line to outputs, by the names that references use, and returns the running step's name.
 // In a branch, these names count the steps of the branch, because the planner does not know which ordinals they get.
-func referencedOutputs(running *storagev1.ActiveStep, log *history.Log, outputs map[string]string) (current string) {
+func referencedOutputs(running *storagev1.ActiveStep, log *history.Log, outputs map[string]history.Entry) (current string) {
 	name := func(ordinal uint32, _ int) string { return flow.StepID(ordinal) }
 	if running.GetSubtaskId() != "" {
 		name = func(_ uint32, n int) string { return flow.BranchStepID(n) }
@@ -66,8 +73,8 @@ func referencedOutputs(running *storagev1.ActiveStep, log *history.Log, outputs 
 		if _, ended := results[e.Status]; !ended || e.SubtaskID != running.GetSubtaskId() {
 			continue
 		}
-		if e.OutputJSON != "" {
-			outputs[name(e.Ordinal, n)] = e.OutputJSON
+		if e.OutputSize > 0 {
+			outputs[name(e.Ordinal, n)] = *e
 		}
 		n++
 	}

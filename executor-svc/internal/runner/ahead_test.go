@@ -42,11 +42,11 @@ func TestOmittedInputs(t *testing.T) {
 func TestReferencedOutputs(t *testing.T) {
 	const success, failed, running = executorv1.StepStatus_STEP_STATUS_SUCCESS, executorv1.StepStatus_STEP_STATUS_ERROR, executorv1.StepStatus_STEP_STATUS_RUNNING
 	log := &history.Log{Entries: []*history.Entry{
-		{Ordinal: 1, Status: success, OutputJSON: "1"},
+		{Ordinal: 1, Status: success, OutputJSON: "1", OutputSize: 1},
 		{Ordinal: 2, Status: running, SubtaskID: "p2.1"}, // of a task that was forked here
 		{Ordinal: 3, Status: failed, SubtaskID: "p2.1"},
-		{Ordinal: 4, Status: success, SubtaskID: "p2.2", OutputJSON: "4"},
-		{Ordinal: 5, Status: success, SubtaskID: "p2.1", OutputJSON: "5"},
+		{Ordinal: 4, Status: success, SubtaskID: "p2.2", OutputJSON: "4", OutputSize: 1},
+		{Ordinal: 5, Status: success, SubtaskID: "p2.1", OutputJSON: "5", OutputSize: 1},
 		{Ordinal: 6, Status: running, SubtaskID: "p2.2"},
 		{Ordinal: 7, Status: running, SubtaskID: "p2.1"},
 		{Ordinal: 8, Status: running},
@@ -60,8 +60,12 @@ func TestReferencedOutputs(t *testing.T) {
 		{&storagev1.ActiveStep{Ordinal: 6, SubtaskId: "p2.2"}, "branch-step-2", map[string]string{"branch-step-1": "4"}},
 		{&storagev1.ActiveStep{Ordinal: 8}, "step-8", map[string]string{"step-1": "1"}},
 	} {
-		outputs := map[string]string{}
-		if current := referencedOutputs(c.running, log, outputs); current != c.current || !cmp.Equal(outputs, c.outputs) {
+		steps, outputs := map[string]history.Entry{}, map[string]string{}
+		current := referencedOutputs(c.running, log, steps)
+		for name, e := range steps {
+			outputs[name] = e.OutputJSON
+		}
+		if current != c.current || !cmp.Equal(outputs, c.outputs) {
 			t.Errorf("step %d of %q: %s, %v", c.running.GetOrdinal(), c.running.GetSubtaskId(), current, outputs)
 		}
 	}

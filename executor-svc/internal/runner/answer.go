@@ -29,9 +29,9 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 			subtasks = append(subtasks, subtaskState(st))
 		}
 	}
-	var media []*storagev1.Media
+	var withMedia []history.Entry
 	if s.head.GetChat() != nil {
-		media = mediaOfSteps(log)
+		withMedia = withOutput(log)
 	}
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
@@ -41,7 +41,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 			cutShort += repeatedCallNote(c.GetHistory())
 		}
 		var full strings.Builder
-		out := flow.Answered{CutShort: cutShort, Media: media}
+		out := flow.Answered{CutShort: cutShort, Media: s.mediaOfSteps(ctx, withMedia)}
 		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks, ExplainError: s.head.GetChat().GetMcpError()}
 		end, err := s.writeAnswer(ctx, c, req, &out.Usage, func(text string) {
 			full.WriteString(text)

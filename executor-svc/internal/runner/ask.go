@@ -26,9 +26,7 @@ func askPlanner[T interface{ GetUsage() *commonv1.Usage }](
 	call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	for attempt := 1; ; attempt++ {
-		callCtx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
-		res, err := askOnce(callCtx, s, reduceBudget(c, *usage), call)
-		cancel()
+		res, err := askOnce(ctx, s, reduceBudget(c, *usage), call)
 		spent := res.GetUsage()
 		if err != nil {
 			spent = errs.From(err).Usage
@@ -46,13 +44,27 @@ func askOnce[T any](
 	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
 ) (T, error) {
 	if delta := s.contextSince(c); delta != nil {
-		res, err := callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, delta, o...) })
+		res, err := askWith(ctx, s, delta, call)
 		if err == nil || errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING {
 			return res, err
 		}
 		s.setBase("", c)
 	}
-	return callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, c, o...) })
+	return askWith(ctx, s, c, call)
+}
+
+// askWith asks the planner with a context, whose stored outputs it reads for the call.
+func askWith[T any](
+	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
+) (res T, err error) {
+	full, held, err := s.withOutputs(ctx, c)
+	if err != nil {
+		return res, err
+	}
+	defer held.Release()
+	ctx, cancel := context.WithTimeout(ctx, s.r.cfg.PlannerTimeout)
+	defer cancel()
+	return callWhenReachable(ctx, s, "planner", func(ctx context.Context, o ...grpc.CallOption) (T, error) { return call(ctx, full, o...) })
 }
 
 // noticeAfter is how long a service may be unreachable before the task's status names it.

@@ -1,8 +1,6 @@
 package runner
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -33,10 +31,13 @@ func (s *Session) contextOf(t *flow.Task, log *history.Log, l *storagev1.Lane, i
 	c := s.emptyContext(t, l)
 	for _, e := range log.Entries {
 		if result, ended := results[e.Status]; ended && includes(e.SubtaskID) {
-			c.History = append(c.History, historyEntry(e, result))
+			h := historyEntry(e, result)
+			if e.IsStored() {
+				s.noteStored(h, e)
+			}
+			c.History = append(c.History, h)
 		}
 	}
-	dropLargeOutputs(c.GetHistory())
 	return c
 }
 
@@ -99,20 +100,6 @@ func (s *Session) setBase(name string, c *plannerv1.TaskContext) {
 
 // historyBytes bounds the outputs in one planner request; a request may have twice this size.
 const historyBytes = 32 << 20
-
-// dropLargeOutputs replaces outputs that do not fit into one request with a note. Newer outputs have precedence.
-func dropLargeOutputs(history []*plannerv1.HistoryEntry) {
-	available := historyBytes
-	for i := len(history) - 1; i >= 0; i-- {
-		size := len(history[i].GetOutputJson())
-		if size > available {
-			history[i].OutputJson = fmt.Sprintf(`{"message":"(%d bytes, left out: too large for a planner request)"}`, size)
-			history[i].OutputOmitted = true
-			continue
-		}
-		available -= size
-	}
-}
 
 // results maps the statuses of ended steps. Steps in other statuses are not in the planner's history.
 var results = map[executorv1.StepStatus]plannerv1.StepResult{

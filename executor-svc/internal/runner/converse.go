@@ -274,9 +274,9 @@ func (s *Session) setSummary(text string, n int) uint64 {
 
 // respond returns the Run that asks for one further call or the whole reply.
 func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Respond) Run {
-	result, media := newestResult(log), mediaOfSteps(log)
+	newest, withMedia := newestStep(log), withOutput(log)
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Responded{Result: result, Media: media}
+		out := flow.Responded{Result: s.resultOf(ctx, newest), Media: s.mediaOfSteps(ctx, withMedia)}
 		tools, err := s.toolset(ctx)
 		if err == nil {
 			c.Tools = tools.tools
@@ -297,26 +297,56 @@ func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Res
 	}
 }
 
-// newestResult returns the text of the newest step that has ended, cut.
-func newestResult(log *history.Log) string {
+// newestStep returns the newest step that has ended; nil if there is none. Actions read copies of entries, because the history changes meanwhile.
+func newestStep(log *history.Log) *history.Entry {
 	for _, e := range slices.Backward(log.Entries) {
 		if _, ended := results[e.Status]; ended {
-			text := textOf(e)
-			if len(text) > resultBytes {
-				text = strings.ToValidUTF8(text[:resultBytes], "") + "…"
-			}
-			return text
+			newest := *e
+			return &newest
 		}
 	}
-	return ""
+	return nil
+}
+
+// withOutput returns the steps that have outputs.
+func withOutput(log *history.Log) (all []history.Entry) {
+	for _, e := range log.Entries {
+		if e.OutputSize > 0 {
+			all = append(all, *e)
+		}
+	}
+	return all
+}
+
+// resultOf returns the text of a step, cut; "" for nil.
+func (s *Session) resultOf(ctx context.Context, e *history.Entry) string {
+	if e == nil {
+		return ""
+	}
+	reader := &outputReader{s: s}
+	defer reader.done()
+	text, err := reader.text(ctx, e)
+	if err != nil {
+		s.log.WarnContext(ctx, "the result of a step is left out", "error", err)
+	}
+	if len(text) > resultBytes {
+		text = strings.ToValidUTF8(text[:resultBytes], "") + "…"
+	}
+	return strings.Clone(text)
 }
 
 // mediaOfSteps returns the media of the steps' outputs, oldest first. What exceeds the bounds of a message is left out.
-func mediaOfSteps(log *history.Log) (all []*storagev1.Media) {
+func (s *Session) mediaOfSteps(ctx context.Context, steps []history.Entry) (all []*storagev1.Media) {
+	reader := &outputReader{s: s}
+	defer reader.done()
 	size := 0
-	for _, e := range log.Entries {
+	for _, e := range steps {
+		raw, err := reader.output(ctx, &e)
+		if err != nil {
+			s.log.WarnContext(ctx, "the media of a step are left out", "error", err)
+		}
 		var out stepOutput
-		if e.OutputJSON == "" || json.Unmarshal([]byte(e.OutputJSON), &out) != nil {
+		if json.Unmarshal([]byte(raw), &out) != nil {
 			continue
 		}
 		for _, m := range out.Media {

@@ -13,6 +13,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -47,6 +48,9 @@ type Runner struct {
 	poolAddrs *otter.Cache[string, string]
 	// slow remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one task.
 	slow *otter.Cache[string, struct{}]
+	// outputs bounds the outputs in planner calls, and readers the readers of other outputs, both of those that the history does not keep.
+	outputs *serve.Budget
+	readers chan struct{}
 }
 
 // New returns a runner.
@@ -60,6 +64,7 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 		cfg: cfg, planner: planner, pool: pool, log: log,
 		poolAddrs: otter.Must(&otter.Options[string, string]{MaximumSize: maxPoolAddrs}),
 		slow:      otter.Must(&otter.Options[string, struct{}]{MaximumSize: maxSlow}),
+		outputs:   serve.NewBudget("outputs", plannerOutputs), readers: make(chan struct{}, 1),
 	}
 }
 
@@ -82,6 +87,8 @@ type Session struct {
 	log   *slog.Logger
 	// Notify, if set, receives inputs that do not come from an action.
 	Notify func(flow.Input)
+	// ReadOutput reads the output in the task's fact with this seq from the journal.
+	ReadOutput func(ctx context.Context, seq uint64) (string, error)
 	// Conversation is the conversation that the task's message belongs to. It is set before the first action, and guarded by mu from then on.
 	Conversation Conversation
 
@@ -97,6 +104,8 @@ type Session struct {
 	// base names the context that the planner keeps for the task's main line; it holds the first baseHistory entries of the history.
 	base        string
 	baseHistory int
+	// stored holds, by the ids of their steps, the outputs that the history does not keep.
+	stored map[string]storedOutput
 	// acks are calls with durable results that are not acknowledged yet.
 	acks []ack
 	// used maps the id of each replica of the MCP pool that keeps something for the task to the id of an MCP server that the task uses there;
@@ -111,7 +120,7 @@ type Turn struct{ Question, Answer string }
 func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []Turn) *Session {
 	return &Session{
 		r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1),
-		calls: map[uint32]*call{}, ahead: map[uint32][]*plannerv1.PlannedStep{},
+		calls: map[uint32]*call{}, ahead: map[uint32][]*plannerv1.PlannedStep{}, stored: map[string]storedOutput{},
 	}
 }
 
@@ -124,13 +133,13 @@ func (s *Session) Prepare(ctx context.Context, t *flow.Task, log *history.Log, a
 	case flow.Call:
 		st := step(t, action.Ordinal)
 		if flow.IsReadOutput(st) {
-			return readOutput(log, st, action.Attempt)
+			return s.callReadOutput(log, st, action.Attempt)
 		}
-		return s.callTool(ctx, t, a.Lane, st, action.Attempt, s.stepAfter(a.Lane, st, log))
+		return s.callTool(ctx, t, a.Lane, st, action.Attempt, s.stepAfter(ctx, a.Lane, st, log))
 	case flow.Attach:
 		st := step(t, action.Ordinal)
 		if flow.IsReadOutput(st) {
-			return readOutput(log, st, action.Attempt)
+			return s.callReadOutput(log, st, action.Attempt)
 		}
 		return s.attachCall(ctx, a.Lane, st, action)
 	case flow.Ask:

@@ -175,7 +175,7 @@ func toTask(t *mcp.Task) *mcppoolv1.CallTask {
 	return out
 }
 
-// timer ends a call that takes too long. It is paused while a person or a model is asked.
+// timer ends a call that takes too long. It is paused while a person or a model is asked, and while a large message waits to be read.
 type timer struct {
 	cancel context.CancelCauseFunc // of the call
 	limit  time.Duration
@@ -184,7 +184,7 @@ type timer struct {
 	mu        sync.Mutex
 	remaining time.Duration // guarded by mu; of limit, at since
 	since     time.Time     // guarded by mu; when the timer was last started or resumed
-	paused    int           // guarded by mu; number of questions and model requests under way
+	paused    int           // guarded by mu; number of questions, model requests and large messages that it waits for
 	stopped   bool          // guarded by mu
 }
 
@@ -218,6 +218,12 @@ func (t *timer) pause() {
 	if t.paused++; t.paused == 1 && t.timer.Stop() {
 		t.remaining = max(0, t.remaining-time.Since(t.since))
 	}
+}
+
+// pauseUntil pauses the timer until the function that it returns is called.
+func (t *timer) pauseUntil() (resume func()) {
+	t.pause()
+	return t.resume
 }
 
 func (t *timer) resume() {

@@ -99,7 +99,7 @@ func (a *attempt) log(level, text string) {
 func (a *attempt) toolCall(ctx context.Context, tool *catalog.Tool) mcp.Call {
 	c := mcp.Call{
 		Name: a.Tool, Arguments: a.Input, Meta: a.meta(ctx),
-		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Hold: a.call.Hold, Gate: a.checkStartBy, Again: a.continueAgain,
+		Notify: a.notify, Ask: a.ask, Sample: a.sample, Unclear: func() { a.unclear.Store(true) }, Hold: a.call.Hold, Pause: a.timer.pauseUntil, Gate: a.checkStartBy, Again: a.continueAgain,
 		Resume: a.Resume, Answers: a.Answers, Follow: a.Task,
 	}
 	if tool != nil && (tool.Tasks == catalog.TaskRequired || tool.Tasks == catalog.TaskOptional && a.limit > taskAfter) {

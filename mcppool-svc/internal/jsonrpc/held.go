@@ -11,17 +11,21 @@ import (
 const (
 	// largeMessage is the size from which messages count for the budget.
 	largeMessage = 1 << 20
-	// holdLimit is how long a message may hold a part of the budget until it is read, and then until its result is acknowledged, so that neither a
-	// server that stops in the middle of a message nor a client that acknowledges nothing keeps other messages from being read for longer.
-	holdLimit = 10 * time.Second
+	// stallLimit is how long a server may take for each part of a large message, so that one that stops in the middle does not keep others from being
+	// read. Then what was read of the message is dropped.
+	stallLimit = 30 * time.Second
+	// holdLimit is how long a large message counts after it was read, if its result is not acknowledged: it protects from clients that acknowledge
+	// nothing. An executor acknowledges a result when it is stored. After holdLimit the result counts for the bound of results that are kept only.
+	holdLimit = 2 * time.Minute
 )
 
-// Held is the part of a budget that a large message uses, until Release or holdLimit. Its methods may be called concurrently. A nil Held holds
+// Held is the part of a budget that a large message uses, until Release. Its methods may be called concurrently. A nil Held holds
 // nothing.
 type Held struct {
 	mu      sync.Mutex
 	holding *serve.Holding // guarded by mu
 	expiry  *time.Timer
+	drop    func() // guarded by mu; drops what was read of the message; nil once it was read completely
 }
 
 // Admit waits until a message of at most so many bytes fits into the user's part of the budget. It returns nil if ctx ends first.
@@ -31,13 +35,41 @@ func Admit(ctx context.Context, b *serve.Budget, user string, bytes int) *Held {
 		return nil
 	}
 	h := &Held{holding: holding}
-	h.expiry = time.AfterFunc(holdLimit, func() { h.shrink(0) })
+	h.expiry = time.AfterFunc(stallLimit, h.expire)
 	return h
+}
+
+// onStall sets the function that drops what was read of the message if the server stops in the middle.
+func (h *Held) onStall(drop func()) {
+	if h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.drop = drop
+	}
+}
+
+// goesOn records that a further part of the message was read.
+func (h *Held) goesOn() {
+	if h != nil {
+		h.expiry.Reset(stallLimit)
+	}
+}
+
+func (h *Held) expire() {
+	h.mu.Lock()
+	drop := h.drop
+	h.drop = nil
+	h.mu.Unlock()
+	if drop != nil {
+		drop()
+	}
+	h.shrink(0)
 }
 
 // read records the size of a message that was read completely; 0 if nobody receives the message.
 func (h *Held) read(bytes int) {
 	if h != nil {
+		h.onStall(nil)
 		h.expiry.Reset(holdLimit)
 		h.shrink(bytes)
 	}

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -65,21 +66,30 @@ func TestLargeLinesWait(t *testing.T) {
 	})
 }
 
-// A server that stops in the middle of a line holds its part of the budget for holdLimit. Once the line is read, holdLimit begins again.
+// A server that stops in the middle of a line holds its part of the budget for stallLimit. Then what was read of the line is dropped, and if the
+// server goes on after all, its stream ends. A slow server may take stallLimit for each part.
 func TestStalledLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := serve.NewBudget("test", 4<<20)
 		in, out := io.Pipe()
 		defer out.Close()
-		slow, line := reading(t, in, budget), twoMiB()
-		out.Write([]byte(line[:len(line)-1]))
+		received := make(chan *Held, 1)
+		r := NewLineReader(in, 4<<20, func(m Message, _ []byte) { received <- m.Held })
+		r.SetAdmit(func(most int) *Held { return Admit(t.Context(), budget, "", most) })
+		ended := make(chan error, 1)
+		go func() { ended <- r.Read() }()
+		line := twoMiB()
+		out.Write([]byte(line[:largeMessage]))
+		for at := largeMessage; at < len(line)-1; at += partSize { // for longer than stallLimit in all
+			time.Sleep(stallLimit - time.Millisecond)
+			out.Write([]byte(line[at:min(at+partSize, len(line)-1)]))
+		}
 		other := reading(t, strings.NewReader(twoMiB()), budget)
-		time.Sleep(holdLimit - time.Millisecond)
 		if arrived(other) != nil {
 			t.Fatal("the line that is being read does not count")
 		}
 		out.Write([]byte(line[len(line)-1:]))
-		if arrived(slow) == nil {
+		if arrived(received) == nil {
 			t.Fatal("the slow line did not arrive")
 		}
 		time.Sleep(holdLimit - time.Millisecond)
@@ -92,9 +102,57 @@ func TestStalledLines(t *testing.T) {
 		}
 		out.Write([]byte(line[:len(line)-1]))
 		last := reading(t, strings.NewReader(twoMiB()), budget)
-		time.Sleep(2 * holdLimit)
+		time.Sleep(holdLimit + stallLimit)
 		if arrived(last) == nil {
 			t.Fatal("a line that does not end keeps others from being read")
+		}
+		if r.lines.mu.Lock(); r.lines.parts != nil || r.lines.buf != nil {
+			t.Error("the line no longer counts, and what was read of it is kept")
+		}
+		r.lines.mu.Unlock()
+		go out.Write([]byte(line[len(line)-1:]))
+		if err := <-ended; !errors.Is(err, ErrStalled) {
+			t.Errorf("the stream ended with %v", err)
+		}
+	})
+}
+
+// The same of events, whose data may have many lines, and of bodies.
+func TestStalledEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := serve.NewBudget("test", 4<<20)
+		admit := func(most int) *Held { return Admit(t.Context(), budget, "", most) }
+		for _, read := range map[string]func(io.Reader) error{
+			"events": func(src io.Reader) error {
+				r := NewEventReader(src, 4<<20, 2)
+				r.SetAdmit(admit)
+				_, err := r.Next()
+				return err
+			},
+			"body": func(src io.Reader) error {
+				_, held, err := ReadBody(src, 4<<20, admit)
+				held.Release()
+				return err
+			},
+		} {
+			in, out := io.Pipe()
+			ended := make(chan error, 1)
+			go func() { ended <- read(in) }()
+			out.Write([]byte(strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 2)))
+			time.Sleep(stallLimit)
+			if synctest.Wait(); len(ended) > 0 {
+				t.Fatalf("it ended with %v", <-ended)
+			}
+			all, err := budget.Acquire(t.Context(), "", 4<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Release()
+			go out.Write([]byte("\n\n"))
+			if err := <-ended; !errors.Is(err, ErrStalled) {
+				t.Errorf("it ended with %v", err)
+			}
+			out.Close()
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,20 +33,27 @@ type lines struct {
 	limit   int // bytes of a line that are kept
 	maxRead int // a line that is too long is skipped until read reaches this
 	read    int // bytes read since the owner reset it
-	// maySkip gets the beginning of a line that is too long, and reports whether to skip the rest.
-	maySkip func(beginning []byte) bool
+	// maySkip gets the beginning of a line that is too long, and returns what next is to return of it, and whether to skip the rest.
+	maySkip func(beginning []byte) (text []byte, skip bool)
 	// admit waits until a large message of at most so many bytes may be read; nil: at once.
 	admit func(most int) *Held
 
 	// A line that is longer than src's buffer is collected in parts, which are joined at its end: a growing buffer would copy it more often.
-	parts [][]byte // full
-	buf   []byte   // the newest part
+	parts [][]byte // full; guarded by mu
+	buf   []byte   // the newest part; guarded by mu
 	kept  int      // bytes in all parts
 	held  *Held    // of the current message
+
+	// mu is taken for the parts of long lines only: drop is called by another goroutine.
+	mu sync.Mutex
+	// stalled reports that the server stopped in the middle of a large message, so that its beginning was dropped.
+	stalled atomic.Bool
+	// data is what an EventReader has collected of its current event; guarded by mu.
+	data []byte
 }
 
 func newLines(src io.Reader, limit, maxRead int) *lines {
-	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, maxRead: maxRead, maySkip: func([]byte) bool { return true }}
+	return &lines{src: bufio.NewReaderSize(src, 4096), limit: limit, maxRead: maxRead, maySkip: func(beginning []byte) ([]byte, bool) { return beginning, true }}
 }
 
 // inputLine is a line that was read.
@@ -57,12 +65,17 @@ type inputLine struct {
 
 // next returns the next line.
 func (l *lines) next() (inputLine, error) {
+	l.mu.Lock()
 	l.parts, l.buf, l.kept = nil, l.buf[:0], 0
+	l.mu.Unlock()
 	var skipStart time.Time
 	var long inputLine // once the line is too long
 	for {
 		part, err := l.src.ReadSlice('\n')
 		l.read += len(part)
+		if long.tail == nil && l.stalled.Load() {
+			return inputLine{}, ErrStalled
+		}
 		whole := err == nil && l.kept == 0
 		switch room := l.limit - l.kept; {
 		case whole && len(part) <= room:
@@ -71,7 +84,8 @@ func (l *lines) next() (inputLine, error) {
 			l.keep(part)
 		case long.tail == nil:
 			l.keep(part[:room])
-			if long = l.join(); !l.maySkip(long.text) {
+			var skip bool
+			if long.text, skip = l.maySkip(l.join().text); !skip {
 				return inputLine{}, ErrEndless
 			}
 			skipStart, long.tail = time.Now(), make([]byte, 0, tailSize)
@@ -83,8 +97,12 @@ func (l *lines) next() (inputLine, error) {
 		}
 		switch ended := err == nil || errors.Is(err, io.EOF) && l.kept > 0; {
 		case ended:
-			if long.tail == nil {
-				long = l.join()
+			if long.tail != nil {
+				return long, nil
+			}
+			l.held.goesOn()
+			if long = l.join(); l.stalled.Load() {
+				return inputLine{}, ErrStalled
 			}
 			return long, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
@@ -99,9 +117,12 @@ func (l *lines) next() (inputLine, error) {
 func (l *lines) keep(part []byte) {
 	l.admitLarge(l.kept + len(part))
 	l.kept += len(part)
-	for len(part) > 0 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(part) > 0 && !l.stalled.Load() {
 		if len(l.buf) == partSize {
 			l.parts, l.buf = append(l.parts, l.buf), make([]byte, 0, partSize)
+			l.held.goesOn()
 		}
 		n := min(len(part), partSize-len(l.buf))
 		l.buf = append(l.buf, part[:n]...)
@@ -111,6 +132,8 @@ func (l *lines) keep(part []byte) {
 
 // join returns what keep has collected. The memory of short lines is used again.
 func (l *lines) join() inputLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if len(l.parts) > 0 {
 		l.buf = bytes.Join(append(l.parts, l.buf), nil)
 		l.parts = nil
@@ -122,11 +145,20 @@ func (l *lines) join() inputLine {
 	return inputLine{text: text, own: l.buf == nil}
 }
 
+// drop drops what was read of a large message.
+func (l *lines) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stalled.Store(true)
+	l.parts, l.buf, l.data = nil, nil, nil
+}
+
 // admitLarge waits before a message grows from less than largeMessage to size. The length of the message is not known yet, so it counts for the
 // limit until it is read.
 func (l *lines) admitLarge(size int) {
 	if size > largeMessage && l.held == nil && l.admit != nil {
 		l.held = l.admit(l.limit)
+		l.held.onStall(l.drop)
 	}
 }
 
@@ -146,6 +178,8 @@ func (l *lines) skippedTooMuch(start time.Time) bool {
 var (
 	// ErrEndless means that a message is too long to skip, or that a response is too long and its request is not known.
 	ErrEndless = errors.New("a message is too long, and the request that it answers is not known")
+	// ErrStalled means that the server stopped in the middle of a large message for longer than stallLimit.
+	ErrStalled = fmt.Errorf("the server stopped in the middle of a large message for more than %v", stallLimit)
 	// ErrNoise means that a program writes something other than JSON-RPC.
 	ErrNoise = errors.New("the program does not speak JSON-RPC")
 )
@@ -183,17 +217,18 @@ func (r *LineReader) SetAdmit(admit func(most int) *Held) { r.lines.admit = admi
 
 // handleLong handles the beginning of a line that is too long, and reports whether to skip the rest. If the line is a response whose id is in
 // the beginning, its request fails at once; otherwise handle looks for the id at the end of the line.
-func (r *LineReader) handleLong(beginning []byte) bool {
+func (r *LineReader) handleLong(beginning []byte) (text []byte, skip bool) {
 	beginning = bytes.TrimSpace(beginning)
 	if !bytes.HasPrefix(beginning, []byte("{")) {
-		return false
+		return nil, false
 	}
 	r.long = ReadMessage(beginning).CutOff(nil)
+	r.long.ID, r.long.Result, r.long.Error = bytes.Clone(r.long.ID), nil, nil // the beginning itself is no longer needed
 	if _, known := ID(r.long.ID); known && r.long.Answer {
 		r.tookLong = true
 		r.take(r.long, nil)
 	}
-	return true
+	return nil, true
 }
 
 // Read reads lines until the stream ends, and returns the reason: io.EOF if the child closed it.
@@ -290,13 +325,20 @@ func (r *EventReader) SetAdmit(admit func(most int) *Held) { r.lines.admit = adm
 // Next reads one event, whose data may have many lines. It returns io.EOF at the end of the stream.
 func (r *EventReader) Next() (Event, error) {
 	e, err := r.next()
-	if e.Held = r.lines.takeHeld(len(e.Data)); err != nil {
-		e.Held.Release()
-		e.Held = nil
+	r.lines.mu.Lock()
+	e.Data, r.lines.data = r.lines.data, nil
+	r.lines.mu.Unlock()
+	if e.Held = r.lines.takeHeld(len(e.Data)); err == nil && r.lines.stalled.Load() {
+		err = ErrStalled
 	}
-	return e, err
+	if err != nil {
+		e.Held.Release()
+		return Event{}, err
+	}
+	return e, nil
 }
 
+// next reads one event, and leaves its data in r.lines.
 func (r *EventReader) next() (Event, error) {
 	var e Event
 	id := r.LastID
@@ -317,7 +359,7 @@ func (r *EventReader) next() (Event, error) {
 			if count > 0 {
 				return e, nil
 			}
-			e, r.lines.read = Event{}, 0
+			e, r.lines.read = Event{}, 0 // without data
 			continue
 		}
 		field, value, _ := bytes.Cut(text, []byte(":"))
@@ -334,18 +376,25 @@ func (r *EventReader) next() (Event, error) {
 				r.Retry = max(time.Duration(ms)*time.Millisecond, minRetry)
 			}
 		case "data":
-			if count++; count > 1 {
-				e.Data = append(e.Data, '\n')
-			}
-			r.lines.admitLarge(len(e.Data) + len(value))
-			e.add(value, read, r.limit)
+			count++
+			r.add(&e, value, read, count > 1)
 		}
 	}
 }
 
-// add appends the value of a line to the data, up to the limit.
-func (e *Event) add(value []byte, of inputLine, limit int) {
-	room := max(0, limit-len(e.Data))
+// add appends the value of a line to the event's data, up to the limit.
+func (r *EventReader) add(e *Event, value []byte, of inputLine, further bool) {
+	l := r.lines
+	l.admitLarge(len(l.data) + len(value))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stalled.Load() {
+		return
+	}
+	if further {
+		l.data = append(l.data, '\n')
+	}
+	room := max(0, r.limit-len(l.data))
 	if len(value) > room || of.tail != nil || e.Tail != nil {
 		tail := of.tail
 		if tail == nil {
@@ -354,10 +403,10 @@ func (e *Event) add(value []byte, of inputLine, limit int) {
 		e.Tail = append(make([]byte, 0, tailSize), tail...)
 	}
 	value = value[:min(len(value), room)]
-	if len(e.Data) == 0 && of.own {
-		e.Data = slices.Clip(value)
+	if len(l.data) == 0 && of.own {
+		l.data = slices.Clip(value)
 	} else {
-		e.Data = append(e.Data, value...)
+		l.data = append(l.data, value...)
 	}
 }
 
@@ -371,6 +420,8 @@ func ReadBody(body io.Reader, limit int, admit func(most int) *Held) ([]byte, *H
 		n, err := body.Read(part[:min(len(part), l.limit-l.kept)])
 		l.keep(part[:n])
 		switch {
+		case l.stalled.Load():
+			return nil, l.takeHeld(0), ErrStalled
 		case errors.Is(err, io.EOF), err == nil && l.kept == l.limit:
 			return l.join().text, l.takeHeld(l.kept), nil
 		case err != nil:

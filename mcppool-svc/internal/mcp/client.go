@@ -99,7 +99,27 @@ func (c *client) admitter(ctx context.Context) func(most int) *jsonrpc.Held {
 	if c.large == nil {
 		return nil
 	}
-	return func(most int) *jsonrpc.Held { return jsonrpc.Admit(ctx, c.large, c.user, most) }
+	return func(most int) *jsonrpc.Held {
+		defer c.pauseCalls()()
+		return jsonrpc.Admit(ctx, c.large, c.user, most)
+	}
+}
+
+// pauseCalls pauses the running calls: one of them may wait for the message that is not read yet.
+func (c *client) pauseCalls() (resume func()) {
+	var paused []func()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.calls {
+		if r.call.Pause != nil {
+			paused = append(paused, r.call.Pause())
+		}
+	}
+	return func() {
+		for _, resume := range paused {
+			resume()
+		}
+	}
 }
 
 func (c *client) Info() Info { return c.info }

@@ -79,6 +79,9 @@ type Call struct {
 	Ask func(context.Context, Question) (Answer, error)
 	// Hold receives what a large result holds of the budget, before CallTool returns. It may be nil.
 	Hold func(*jsonrpc.Held)
+	// Pause is called while a large message of the server waits to be read, and the function that it returns afterwards: that time does not count for
+	// the call's time limit. It may be nil.
+	Pause func() (resume func())
 	// Unclear is called when a question was refused that may have been for this call. It may be nil.
 	Unclear func()
 	// Again is called when a request of the call other than the first fails without a JSON-RPC response. failures is how often that request

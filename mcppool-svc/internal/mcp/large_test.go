@@ -35,12 +35,16 @@ func TestLargeResultsWait(t *testing.T) {
 				server.Stdio, server.HTTP, tool = nil, &registry.HTTP{URL: largeServer(t, kind, size)}, "big"
 			}
 			held := make(chan *jsonrpc.Held, calls)
-			var holding, most atomic.Int64
+			var holding, most, paused, resumed atomic.Int64
 			results := make(chan error, calls)
 			for range calls {
 				c := dialServer(t, connector, server)
 				go func() {
-					raw, err := c.CallTool(context.Background(), Call{Name: tool, Arguments: strictjson.Checked(fmt.Sprintf(`{"n":%d}`, size)), Hold: func(h *jsonrpc.Held) {
+					pause := func() func() {
+						paused.Add(1)
+						return func() { resumed.Add(1) }
+					}
+					raw, err := c.CallTool(context.Background(), Call{Name: tool, Arguments: strictjson.Checked(fmt.Sprintf(`{"n":%d}`, size)), Pause: pause, Hold: func(h *jsonrpc.Held) {
 						if n := holding.Add(1); n > most.Load() {
 							most.Store(n)
 						}
@@ -62,6 +66,9 @@ func TestLargeResultsWait(t *testing.T) {
 			}
 			if n := most.Load(); n > 2 {
 				t.Errorf("%d results hold a part of the budget at once; it has room for 2", n)
+			}
+			if paused.Load() != calls || resumed.Load() != calls {
+				t.Errorf("%d calls were paused while their messages waited, and %d resumed; want %d", paused.Load(), resumed.Load(), calls)
 			}
 			all, err := budget.Acquire(t.Context(), "", 2*limit)
 			if err != nil {

@@ -18,6 +18,9 @@ const (
 	retryAfter = time.Second
 	// sweepInterval is the time after which expired results are dropped even if no calls arrive.
 	sweepInterval = time.Minute
+	// countedResult is the size from which a result counts for the budget of large messages while it is kept: a message that was larger may have a
+	// small result, or none that can be used.
+	countedResult = 256 << 10
 )
 
 // Calls holds the calls of one pool. It is safe for concurrent use. Its errors are *errs.Error with the outcome of the call.
@@ -133,6 +136,9 @@ func (c *Calls) End(call *Call, end End) {
 	call.end = end
 	close(call.done)
 	call.cancel = nil // it references the request
+	if size < countedResult {
+		call.release()
+	}
 	c.running--
 	if c.users[call.user]--; c.users[call.user] == 0 {
 		delete(c.users, call.user)

@@ -433,10 +433,10 @@ func TestResultsHoldTheirPartUntilTheyAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := serve.NewBudget("test", 10)
 		l := New(Config{}, pool)
-		used := func(id string) *Call {
+		used := func(id string, bytes int) *Call {
 			c := begin(t, l, id)
 			c.Hold(jsonrpc.Admit(t.Context(), budget, "", 10))
-			l.End(c, End{Result: &mcppoolv1.CallResult{}})
+			l.End(c, End{Result: &mcppoolv1.CallResult{StructuredJson: strings.Repeat("x", bytes)}})
 			l.Fetched(c)
 			return c
 		}
@@ -447,7 +447,7 @@ func TestResultsHoldTheirPartUntilTheyAreForgotten(t *testing.T) {
 			h.Release()
 			return h != nil
 		}
-		used("named")
+		used("named", countedResult)
 		if free() {
 			t.Error("the part of a result that is kept was given back")
 		}
@@ -455,9 +455,13 @@ func TestResultsHoldTheirPartUntilTheyAreForgotten(t *testing.T) {
 		if !free() {
 			t.Error("the acknowledged result still holds its part")
 		}
-		used(Unnamed("1"))
+		used(Unnamed("1"), countedResult)
 		if !free() {
 			t.Error("the result that is not kept still holds its part")
+		}
+		used("small", 0)
+		if !free() {
+			t.Error("a small result of a large message still holds its part")
 		}
 	})
 }
