@@ -216,9 +216,16 @@ func TestPagesOfMessagesAndTopics(t *testing.T) {
 // Only participants see a topic, readers only read, and only owners change it.
 func TestRightsInATopic(t *testing.T) {
 	as := users(t, newRig(t, fake.Script()))
-	ann, bob, eve, cat, ctx := as("ann"), as("bob"), as("eve"), as("cat"), t.Context()
+	ann, bob, eve, cat, dan, ctx := as("ann"), as("bob"), as("eve"), as("cat"), as("dan"), t.Context()
 	ann.agent("helper")
-	topic := ann.topic(userNamed("bob", member), userNamed("cat", reader), agentNamed("helper"))
+	dan.agent("dans")
+	topic := ann.topic(userNamed("bob", member), userNamed("cat", reader), userNamed("dan", owner), agentNamed("helper"))
+	if _, err := dan.AddParticipant(ctx, &conversationv1.AddParticipantRequest{TopicId: topic.GetId(), Participant: agentNamed("dans")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.RemoveParticipant(ctx, &conversationv1.RemoveParticipantRequest{TopicId: topic.GetId(), Name: "dan"}); err != nil {
+		t.Fatal(err)
+	}
 	const notFound, denied = commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED
 	try := map[string]func(u *user) error{
 		"GetTopic": func(u *user) error {
@@ -230,6 +237,25 @@ func TestRightsInATopic(t *testing.T) {
 			if err == nil {
 				_, err = stream.Recv()
 			}
+			return err
+		},
+		"ListMessages": func(u *user) error {
+			_, err := u.ListMessages(ctx, &conversationv1.ListMessagesRequest{TopicId: topic.GetId()})
+			return err
+		},
+		"ListParticipants": func(u *user) error {
+			_, err := u.ListParticipants(ctx, &conversationv1.ListParticipantsRequest{TopicId: topic.GetId()})
+			return err
+		},
+		"ExportTopic": func(u *user) error {
+			stream, err := u.ExportTopic(ctx, &conversationv1.ExportTopicRequest{Id: topic.GetId()})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+		"ArchiveTopic": func(u *user) error {
+			_, err := u.ArchiveTopic(ctx, &conversationv1.ArchiveTopicRequest{Id: topic.GetId()})
 			return err
 		},
 		"PostMessage": func(u *user) error {
@@ -257,10 +283,13 @@ func TestRightsInATopic(t *testing.T) {
 			return err
 		},
 	}
-	owners, posters := []string{"UpdateTopic", "AddParticipant", "RemoveParticipant"}, []string{"PostMessage", "RollbackTopic", "InterruptAgent"}
+	owners, posters := []string{"UpdateTopic", "AddParticipant", "RemoveParticipant", "ArchiveTopic"}, []string{"PostMessage", "RollbackTopic", "InterruptAgent"}
 	for rpc, call := range try {
 		if err := call(eve); errs.Reason(err) != notFound {
 			t.Errorf("%s of a stranger: %v", rpc, err)
+		}
+		if err := call(dan); errs.Reason(err) != notFound {
+			t.Errorf("%s of an owner who was removed, with an agent: %v", rpc, err)
 		}
 		want := commonv1.ErrorReason_ERROR_REASON_UNSPECIFIED
 		if slices.Contains(owners, rpc) || slices.Contains(posters, rpc) {
@@ -280,6 +309,68 @@ func TestRightsInATopic(t *testing.T) {
 	for _, rpc := range append(posters, owners...) {
 		if err := try[rpc](ann); err != nil {
 			t.Errorf("%s of an owner: %v", rpc, err)
+		}
+	}
+}
+
+// Changes at once leave a topic whose events lead to its participants, and messages that a rollback marks or does not.
+func TestConcurrentChangesOfATopic(t *testing.T) {
+	as := users(t, newRig(t, fake.Script()))
+	ann, ctx := as("ann"), t.Context()
+	topic := ann.topic()
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			sub := fmt.Sprint("user-", i)
+			if _, err := ann.AddParticipant(ctx, &conversationv1.AddParticipantRequest{TopicId: topic.GetId(), Participant: userNamed(sub, member)}); err != nil {
+				t.Errorf("AddParticipant: %v", err)
+			}
+			_, err := as(sub).PostMessage(ctx, &conversationv1.PostMessageRequest{TopicId: topic.GetId(), Message: &conversationv1.Message{Text: "x"}})
+			if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TOPIC_ARCHIVED {
+				t.Errorf("PostMessage: %v", err)
+			}
+			if i%2 == 0 {
+				if _, err := ann.RemoveParticipant(ctx, &conversationv1.RemoveParticipantRequest{TopicId: topic.GetId(), Name: sub}); err != nil {
+					t.Errorf("RemoveParticipant: %v", err)
+				}
+			}
+			if i%3 == 0 {
+				_, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId()})
+				if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TOPIC_ARCHIVED {
+					t.Errorf("RollbackTopic: %v", err)
+				}
+			}
+			if i == 11 {
+				if _, err := ann.ArchiveTopic(ctx, &conversationv1.ArchiveTopicRequest{Id: topic.GetId()}); err != nil {
+					t.Errorf("ArchiveTopic: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	participants, last := map[string]bool{}, uint64(0)
+	events := ann.events(topic.GetId(), 0)
+	for _, e := range events {
+		if p := e.GetParticipant(); p != nil {
+			participants[p.GetName()] = true
+		}
+		delete(participants, e.GetParticipantLeft().GetParticipant().GetName())
+		if e.GetMessagesRolledBack() != nil {
+			last = e.GetSeq()
+		}
+	}
+	for _, e := range events {
+		if m := e.GetNewMessage(); m != nil && m.GetRolledBack() != (e.GetSeq() < last) {
+			t.Errorf("message %d, after a rollback at %d: %v", e.GetSeq(), last, m.GetRolledBack())
+		}
+	}
+	now, err := ann.GetTopic(ctx, &conversationv1.GetTopicRequest{Id: topic.GetId()})
+	if err != nil || !now.GetArchived() || len(now.GetParticipants()) != len(participants) {
+		t.Errorf("topic: %v, %v; want %v", now, err, participants)
+	}
+	for _, p := range now.GetParticipants() {
+		if !participants[p.GetName()] {
+			t.Errorf("%s is not among those of the events", p.GetName())
 		}
 	}
 }

@@ -45,6 +45,8 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 		return "", apiError(err, nil)
 	case slices.Contains(o.GetAgents(), c.Agent.GetName()):
 		return "", nil
+	case c.Interrupted:
+		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "interrupted before it began")
 	}
 	agent, err := s.agent(ctx, owner.Sub, req.GetAgentId())
 	if err != nil {

@@ -134,9 +134,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	tasks := map[string]string{} // by the agent's name
 	for _, c := range Considerers(t.ID, t.Topic, m) {
 		refused := c.Refused
-		if refused == "" && t.Interrupted(c.Agent.GetName(), m.Seq) {
-			refused = "interrupted before it began"
-		}
+		c.Interrupted = t.Interrupted(c.Agent.GetName(), m.Seq)
 		if refused == "" {
 			id, err := d.Tasks.CreateChat(ctx, c, m, o)
 			if err != nil && !isFinal(err) {

@@ -120,6 +120,9 @@ func (d *desk) CreateChat(ctx context.Context, c topic.Considerer, m *journal.To
 		return "", ctx.Err()
 	}
 	id := c.Chat.GetTopicId()
+	if c.Interrupted {
+		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "interrupted before it began")
+	}
 	if left := d.refuse[id]; len(left) > 0 {
 		d.refuse[id] = left[1:]
 		return "", left[0]
