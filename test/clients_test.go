@@ -64,7 +64,7 @@ func (c *cutter) serve(client net.Conn) {
 	_, _ = io.CopyN(client, server, budgets[int(n)%len(budgets)])
 }
 
-// A Node program over REST and over gRPC and a Python program hold a conversation with an agent while their connections are cut again and again, in the middle of a reply
+// A Node program over REST and over gRPC, a Python program and pawl chat hold a conversation with an agent while their connections are cut again and again, in the middle of a reply
 // too: nothing is missed or repeated (B10, B18). Then the server is killed in the middle of a reply, which begins again.
 func TestChatClients(t *testing.T) {
 	modules := filepath.Dir(filepath.Dir(rig.NPM(t, ".", "@grpc/grpc-js")))
@@ -98,6 +98,7 @@ func TestChatClients(t *testing.T) {
 	t.Setenv("OPENAI_BASE_URL", provider.URL+"/v1")
 	for name, program := range map[string][]string{
 		"node": {"node", "../clients/node/chat.mjs"}, "node-grpc": {"node", "../clients/node/chat-grpc.mjs"}, "python": {"python3", "../clients/python/chat.py"},
+		"pawl": {binaries.Pawl, "chat", "--data", t.TempDir(), "--no-workspace", "--server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			select {
@@ -109,13 +110,17 @@ func TestChatClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			scheme, addr := "http://", strings.TrimPrefix(target.HTTP, "http://")
-			if name == "node-grpc" {
+			if name == "node-grpc" || name == "pawl" {
 				scheme, addr = "", target.Executor.Target()
+			}
+			agent, prefix := []string{"helper"}, ""
+			if name == "pawl" {
+				agent, prefix = []string{"--agent", "helper"}, "helper: "
 			}
 			proxy := newCutter(t, addr)
 			ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, program[0], append(program[1:], scheme+proxy.lis.Addr().String(), "helper")...)
+			cmd := exec.CommandContext(ctx, program[0], append(append(program[1:], scheme+proxy.lis.Addr().String()), agent...)...)
 			cmd.Env = append(os.Environ(), "PAWL_NODE_MODULES="+modules)
 			var errs bytes.Buffer
 			cmd.Stderr = &errs
@@ -142,18 +147,18 @@ func TestChatClients(t *testing.T) {
 					}
 				}
 			}
-			says("Tell me a story", story+"End.")
+			says("Tell me a story", prefix+story+"End.")
 			if n := proxy.cuts.Load(); n < 3 {
 				t.Errorf("only %d connections", n)
 			}
-			says("Thanks", "You are welcome.")
+			says("Thanks", prefix+"You are welcome.")
 			says("Now hold")
-			if piece, err := got.ReadByte(); err != nil || piece != 'H' {
+			if piece, err := got.Peek(len(prefix) + 1); err != nil || string(piece) != prefix+"H" {
 				t.Fatalf("%q, %v\n%s", piece, err, errs.String())
 			}
 			target.Restart(t, "pawl")
 			rest, err := got.ReadString('\n')
-			if again, _ := got.ReadString('\n'); err != nil || !strings.HasPrefix(hold, "H"+strings.TrimSuffix(rest, "\n")) || again != "Held.\n" {
+			if again, _ := got.ReadString('\n'); err != nil || !strings.HasPrefix(prefix+hold, strings.TrimSuffix(rest, "\n")) || again != prefix+"Held.\n" {
 				t.Errorf("after the restart: %q %q, %v\n%s", rest, again, err, errs.String())
 			}
 			if err := in.Close(); err != nil {

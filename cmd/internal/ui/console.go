@@ -89,7 +89,7 @@ func (u *UI) Lines() *Lines {
 }
 
 // EditLines lets the person edit the lines of In, with a history (arrow keys), below the texts that are written to Out and Err. It does nothing unless these
-// are a terminal. The caller calls restore at the end. Ctrl-C and Ctrl-D end the input.
+// are a terminal. The caller calls restore at the end. Ctrl-C is an interrupt, and Ctrl-D ends the input. Answers to questions do not become part of the history.
 func (u *UI) EditLines(prompt string) (restore func(), err error) {
 	in, isFile := u.In.(*os.File)
 	if !isFile || !u.InTTY || !u.OutTTY || !u.ErrTTY || u.Getenv("TERM") == "dumb" {
@@ -103,13 +103,44 @@ func (u *UI) EditLines(prompt string) (restore func(), err error) {
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, u.Out}, prompt)
+	}{keys{in, u.Signals}, u.Out}, prompt)
+	t.History = &history{History: t.History, asking: func() bool { p := u.prompter.Load(); return p != nil && p.asking() }}
 	u.lines, u.Out, u.Err, u.Live = NewLines(&editor{t: t, size: terminalSize}), t, t, false
 	return func() {
 		u.lines, u.Out, u.Err, u.Live = lines, out, errs, live
 		_ = term.Restore(int(in.Fd()), state)
 		u.Printf("\n")
 	}, nil
+}
+
+// keys reads what a person types at a terminal in raw mode, and delivers Ctrl-C as an interrupt.
+type keys struct {
+	in      io.Reader
+	signals *Signals
+}
+
+// Read implements io.Reader.
+func (k keys) Read(p []byte) (int, error) {
+	const ctrlC = 3
+	n, err := k.in.Read(p)
+	kept := slices.DeleteFunc(p[:n], func(key byte) bool { return key == ctrlC })
+	if len(kept) < n {
+		k.signals.deliver(os.Interrupt)
+	}
+	return len(kept), err
+}
+
+// history holds the lines that a person typed, without answers to questions.
+type history struct {
+	term.History
+	asking func() bool
+}
+
+// Add implements term.History.
+func (h *history) Add(line string) {
+	if !h.asking() {
+		h.History.Add(line)
+	}
 }
 
 // editor reads the lines that a person edits at a terminal.

@@ -108,6 +108,13 @@ func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
+// asking reports whether a question is open.
+func (p *Prompter) asking() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked != ""
+}
+
 // Repeat prints the question again that was overwritten while the person is asked. Unlike the other methods, it is for another goroutine.
 func (p *Prompter) Repeat() {
 	p.mu.Lock()

@@ -136,7 +136,7 @@ func (w *work) refusal() []string {
 		tools = append(tools, t.GetId()+": "+lang.Clip(cmp.Or(t.GetTitle(), line), 100))
 	}
 	return []string{head,
-		w.l.Pick("A language model understands more: `pawl run --model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model`). Or word the goal as a tool's description does, or write the steps as a playbook (`--playbook`).",
-			"语言模型能理解更多：`pawl run --model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
+		w.l.Pick("A language model understands more: `--model openai:MODEL`, `anthropic:MODEL` or `ollama:MODEL` (field `model` of a task or an agent). Or word the goal as a tool's description does, or write the steps as a playbook (`--playbook`).",
+			"语言模型能理解更多：`--model openai:MODEL`、`anthropic:MODEL` 或 `ollama:MODEL`（任务或智能体的字段 `model`）。也可以用工具的用词重述，或把步骤写成 playbook（`--playbook`）。"),
 		w.l.Pick("The tools are:", "可用的工具：") + "\n\n" + bullets(w.l, tools)}
 }

@@ -10,12 +10,16 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"pawl.dev/cmd/internal/cli/task"
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
 // Cmd is `pawl chat`.
@@ -23,6 +27,9 @@ type Cmd struct {
 	Topic string `arg:"" complete:"topic" optional:"" help:"The topic: its id or the beginning of it, its name, or last for the one with the newest message (default: last)."`
 	Agent string `complete:"agent" placeholder:"ID" help:"Talk with this agent of yours: in your last topic with it, or in a new one."`
 	New   bool   `help:"Begin a new topic with --agent."`
+	Model string `complete:"model" placeholder:"NAME" help:"Answer your messages with this model (pawl models lists them; default: the agent's)."`
+
+	task.FolderFlags
 }
 
 // Run holds a conversation: it posts the lines of standard input and shows what happens in the topic.
@@ -31,14 +38,19 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
+	ext, folder, err := c.ext(ctx, u, s, topic)
+	if err != nil {
+		return err
+	}
 	restore, err := u.EditLines("> ")
 	if err != nil {
 		return err
 	}
 	defer restore()
-	t := &talk{u: u, s: s, topic: topic, work: newWork(), view: &view{u: u, byLine: u.InTTY, posted: map[string]bool{}}}
+	t := &talk{u: u, s: s, topic: topic, ext: ext, folder: folder, work: newWork(), view: &view{u: u, byLine: u.InTTY, posted: map[string]bool{}}}
 	if u.CanAsk() && !u.JSON {
 		t.ask = &task.Asker{Prompter: u.Prompter()}
+		t.ask.Alias = folder.TaskAlias
 		u.Note("topic %s %s: %s; /help explains", ui.ShortID(topic.GetId()), title(topic), strings.Join(names(topic), ", "))
 		const shown = 10
 		messages, err := last(ctx, s, topic.GetId(), shown)
@@ -80,14 +92,78 @@ func (c *Cmd) topic(ctx context.Context, s *discover.Session) (*conversationv1.T
 		Topic: &conversationv1.Topic{DisplayName: "Chat with " + c.Agent}, Participants: []*conversationv1.Participant{agent}, RequestId: uuid.NewString()})
 }
 
+// maxServers is how many servers a message may name.
+const maxServers = 3
+
+// ext returns the settings of the person's messages, or nil: the model, and the servers with that of the folder, which is offered to an agent of the person's that has no
+// servers of its own and is alone with people.
+func (c *Cmd) ext(ctx context.Context, u *ui.UI, s *discover.Session, topic *conversationv1.Topic) (*structpb.Struct, discover.Folder, error) {
+	fields := map[string]any{}
+	if c.Model != "" {
+		if _, err := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{Name: c.Model}); err != nil {
+			return nil, discover.Folder{}, err
+		}
+		fields["model"] = c.Model
+	}
+	folder, ids, err := c.servers(ctx, u, s, topic)
+	if err != nil {
+		return nil, discover.Folder{}, err
+	}
+	if len(ids) > 0 {
+		fields["mcp_servers"] = ids
+	}
+	if len(fields) == 0 {
+		return nil, folder, nil
+	}
+	ext, err := structpb.NewStruct(fields)
+	return ext, folder, err
+}
+
+// servers returns the servers that the person's messages name, with that of the folder.
+func (c *Cmd) servers(ctx context.Context, u *ui.UI, s *discover.Session, topic *conversationv1.Topic) (discover.Folder, []any, error) {
+	all := agents(topic)
+	if len(all) != 1 {
+		if c.Workspace != "" {
+			return discover.Folder{}, nil, ui.Usagef("--workspace is for a topic with one agent, and this topic has %d", len(all))
+		}
+		return s.KnownWorkspace(ctx), nil, nil
+	}
+	req := &executorv1.CreateTaskRequest{AgentId: all[0].GetAgentId()}
+	folder, err := c.Scope(ctx, u, s, req)
+	switch {
+	case status.Code(err) == codes.NotFound && c.Workspace == "": // the agent is another user's
+		return s.KnownWorkspace(ctx), nil, nil
+	case err == nil && len(req.GetMcpIds()) > maxServers:
+		u.Warn("the folder is not offered, because a message names at most %d MCP servers; pawl agents update %s%s --mcp ID chooses the agent's", maxServers, req.GetAgentId(), s.Flags())
+		return folder, nil, nil
+	}
+	ids := make([]any, len(req.GetMcpIds()))
+	for i, id := range req.GetMcpIds() {
+		ids[i] = id
+	}
+	return folder, ids, err
+}
+
+// agents returns the agents of a topic.
+func agents(t *conversationv1.Topic) (all []*conversationv1.Participant) {
+	for _, p := range t.GetParticipants() {
+		if p.GetAgentId() != "" {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // talk is a running conversation.
 type talk struct {
-	u     *ui.UI
-	s     *discover.Session
-	topic *conversationv1.Topic
-	view  *view
-	work  *work
-	ask   *task.Asker // nil: there is no terminal to ask at
+	u      *ui.UI
+	s      *discover.Session
+	topic  *conversationv1.Topic
+	ext    *structpb.Struct // of the person's messages
+	folder discover.Folder
+	view   *view
+	work   *work
+	ask    *task.Asker // nil: there is no terminal to ask at
 
 	asked        []*conversationv1.Message // open questions, oldest first
 	answers      chan answer               // of the first one, which is being asked; nil: none is being asked
@@ -95,7 +171,7 @@ type talk struct {
 	reading      *reading    // nil: no line is being read
 	calls        chan string // tool calls of agents
 	ended        bool        // the input has ended
-	failed       bool        // a reply ended early
+	interrupted  bool        // the person interrupted the agents, and has typed nothing since
 }
 
 // answer is the result of asking the person.
@@ -155,7 +231,12 @@ func (t *talk) next(ctx context.Context, events <-chan item, interrupts <-chan s
 		t.view.remark("%s", call)
 		return nil
 	case <-interrupts:
-		return ui.Exit(ui.Stopped)
+		if done, _ := t.work.done(); done || t.interrupted || !t.u.InTTY {
+			return ui.Exit(ui.Stopped)
+		}
+		t.interrupted = true
+		t.u.Note("interrupting the agents; Ctrl-C again leaves")
+		return t.report(t.interrupt(ctx, ""))
 	case <-ctx.Done():
 		return ui.Exit(ui.Stopped)
 	}
@@ -168,7 +249,7 @@ func (t *talk) exit(waits bool) error {
 		return nil
 	case waits:
 		return ui.Exit(ui.Stopped)
-	case t.failed:
+	case t.work.failed:
 		return ui.Exit(ui.Failed)
 	}
 	return nil
@@ -210,7 +291,6 @@ func (t *talk) listen(ctx context.Context) error {
 // event shows an event, and takes note of what it means for this command.
 func (t *talk) event(ctx context.Context, ev *conversationv1.TopicEvent) error {
 	t.work.event(ev)
-	t.failed = t.failed || ev.GetStreamDone().GetError() != ""
 	switch m := ev.GetNewMessage(); {
 	case m.GetWait() != nil && t.ask != nil:
 		t.asked = append(t.asked, m)
@@ -252,7 +332,7 @@ func (t *talk) showCalls(ctx context.Context, agent, taskID string) {
 			continue
 		}
 		select {
-		case t.calls <- ui.Fit(fmt.Sprintf("@%s calls %s %s", agent, item.Event.GetFlow().GetStepName(), ui.CompactJSON(in.GetInputJson())), maxCall):
+		case t.calls <- ui.Fit(fmt.Sprintf("@%s calls %s %s", agent, t.folder.TaskAlias(item.Event.GetFlow().GetStepName()), ui.CompactJSON(in.GetInputJson())), maxCall):
 		case <-ctx.Done():
 		}
 	}
@@ -326,6 +406,7 @@ func (t *talk) newID() string {
 // line posts a line, or runs the command that it holds.
 func (t *talk) line(ctx context.Context, in input) error {
 	text := strings.TrimSpace(in.text)
+	t.interrupted = false
 	switch {
 	case errors.Is(in.err, io.EOF):
 		t.ended = true
@@ -338,14 +419,9 @@ func (t *talk) line(ctx context.Context, in input) error {
 		return t.report(t.command(ctx, strings.Fields(text)))
 	}
 	id := t.newID()
-	var agents []string
-	for _, p := range t.topic.GetParticipants() {
-		if p.GetAgentId() != "" {
-			agents = append(agents, p.GetName())
-		}
-	}
-	t.work.posted(id, agents)
-	_, err := t.s.Topics.PostMessage(ctx, &conversationv1.PostMessageRequest{TopicId: t.topic.GetId(), Message: &conversationv1.Message{Id: id, Text: strings.TrimPrefix(text, "/")}})
+	t.work.posted(id, agents(t.topic))
+	m := &conversationv1.Message{Id: id, Text: strings.TrimPrefix(text, "/"), Ext: t.ext}
+	_, err := t.s.Topics.PostMessage(ctx, &conversationv1.PostMessageRequest{TopicId: t.topic.GetId(), Message: m})
 	return t.report(err)
 }
 

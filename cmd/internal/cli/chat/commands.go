@@ -66,8 +66,8 @@ func (t *talk) files(ctx context.Context) error {
 // interrupt cancels what an agent does, or, without a name, what all agents do.
 func (t *talk) interrupt(ctx context.Context, name string) error {
 	stopped := 0
-	for _, p := range t.topic.GetParticipants() {
-		if p.GetAgentId() == "" || name != "" && p.GetName() != name {
+	for _, p := range agents(t.topic) {
+		if name != "" && p.GetName() != name {
 			continue
 		}
 		res, err := t.s.Topics.InterruptAgent(ctx, &conversationv1.InterruptAgentRequest{TopicId: t.topic.GetId(), Name: p.GetName()})

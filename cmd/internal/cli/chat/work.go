@@ -12,16 +12,18 @@ type work struct {
 	open      map[job]bool   // true: it waits for a person
 	delegates map[job]string // the agent to whom the work is delegated, before the message that says so
 	waits     map[string]job // by the message that asks
+	silent    map[job]bool   // the agent decided to stay silent
+	failed    bool           // some work ended without a reply or such a decision
 }
 
 func newWork() *work {
-	return &work{open: map[job]bool{}, delegates: map[job]string{}, waits: map[string]job{}}
+	return &work{open: map[job]bool{}, delegates: map[job]string{}, waits: map[string]job{}, silent: map[job]bool{}}
 }
 
 // posted adds a message of a person, which every agent of the topic considers.
-func (w *work) posted(id string, agents []string) {
-	for _, name := range agents {
-		w.open[job{name, id}] = false
+func (w *work) posted(id string, agents []*conversationv1.Participant) {
+	for _, p := range agents {
+		w.open[job{p.GetName(), id}] = false
 	}
 }
 
@@ -42,10 +44,13 @@ func (w *work) event(ev *conversationv1.TopicEvent) {
 		if to := e.AgentDecision.GetDelegateTo(); to != "" {
 			w.delegates[j] = to
 		}
+		w.silent[j] = e.AgentDecision.GetKind() == conversationv1.AgentDecision_KIND_SILENT
 	case *conversationv1.TopicEvent_AgentSilent:
+		w.failed = w.failed || !w.silent[j]
 		delete(w.open, j)
 	case *conversationv1.TopicEvent_StreamDone:
 		if e.StreamDone.GetError() != "" && !e.StreamDone.GetRestarts() {
+			w.failed = true
 			delete(w.open, j)
 		}
 	case *conversationv1.TopicEvent_NewMessage:

@@ -32,7 +32,8 @@ func TestWork(t *testing.T) {
 	reply := &conversationv1.Message{Id: "r"}
 	question := &conversationv1.Message{Id: "q", Wait: &executorv1.Wait{}}
 	answer := said("", "", &conversationv1.Message{Id: "x", ReplyTo: "q", AnsweredWaitId: "w"})
-	const open, waits, done = "open", "waits", "done"
+	quiet := &conversationv1.TopicEvent{Agent: "a", MessageId: "m", Event: &conversationv1.TopicEvent_AgentDecision{AgentDecision: &conversationv1.AgentDecision{Kind: conversationv1.AgentDecision_KIND_SILENT}}}
+	const open, waits, done, failed = "open", "waits", "done", "failed"
 	for name, tc := range map[string]struct {
 		agents []string
 		events []*conversationv1.TopicEvent
@@ -43,9 +44,10 @@ func TestWork(t *testing.T) {
 		"a reply":          {[]string{"a"}, []*conversationv1.TopicEvent{ended("a", ""), said("a", "m", reply)}, done},
 		"another's reply":  {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "other", reply), silent("b", "m")}, open},
 		"one of two":       {[]string{"a", "b"}, []*conversationv1.TopicEvent{silent("a", "m")}, open},
-		"both":             {[]string{"a", "b"}, []*conversationv1.TopicEvent{silent("a", "m"), said("b", "m", reply)}, done},
+		"both":             {[]string{"a", "b"}, []*conversationv1.TopicEvent{quiet, silent("a", "m"), said("b", "m", reply)}, done},
+		"fails at once":    {[]string{"a"}, []*conversationv1.TopicEvent{silent("a", "m")}, failed},
 		"begins again":     {[]string{"a"}, []*conversationv1.TopicEvent{restarts}, open},
-		"broken off":       {[]string{"a"}, []*conversationv1.TopicEvent{ended("a", "interrupted")}, done},
+		"broken off":       {[]string{"a"}, []*conversationv1.TopicEvent{ended("a", "interrupted")}, failed},
 		"a question":       {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", question)}, waits},
 		"its answer":       {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", question), answer}, open},
 		"delegated":        {[]string{"a"}, []*conversationv1.TopicEvent{decided, said("a", "m", reply)}, open},
@@ -53,11 +55,15 @@ func TestWork(t *testing.T) {
 		"an error to explain": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewStructValue(&structpb.Struct{}))}),
 			silent("a", "m")}, open},
 		"explained": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewBoolValue(true))}),
-			silent("a", "m"), said("a", "e", reply)}, done},
+			quiet, silent("a", "m"), said("a", "e", reply)}, done},
 		"a call": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "c", Ext: with("tool_call", structpb.NewStructValue(&structpb.Struct{}))})}, open},
 	} {
 		w := newWork()
-		w.posted("m", tc.agents)
+		var all []*conversationv1.Participant
+		for _, name := range tc.agents {
+			all = append(all, &conversationv1.Participant{Name: name})
+		}
+		w.posted("m", all)
 		for _, ev := range tc.events {
 			w.event(ev)
 		}
@@ -66,6 +72,9 @@ func TestWork(t *testing.T) {
 			got = waits
 		} else if ended {
 			got = done
+			if w.failed {
+				got = failed
+			}
 		}
 		if got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

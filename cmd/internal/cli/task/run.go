@@ -26,14 +26,18 @@ import (
 type RunCmd struct {
 	Goal string `arg:"" optional:"" help:"What you want, in plain words. Optional if the playbook has a goal."`
 
-	Auto        bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
-	Playbook    string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
-	Input       []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
-	Inputs      string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
-	Workspace   string   `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
-	NoWorkspace bool     `xor:"workspace" help:"Give the task no folder."`
-
+	Auto     bool     `help:"Ask by risk only: steps that only read run without approval. Default: the agent's policy, else every step needs approval."`
+	Playbook string   `type:"existingfile" placeholder:"FILE" help:"Follow the steps of this YAML file; - is standard input."`
+	Input    []string `xor:"inputs" sep:"none" placeholder:"NAME=VALUE" help:"An input of the playbook (repeatable)."`
+	Inputs   string   `xor:"inputs" placeholder:"JSON" help:"All inputs of the playbook as a JSON object."`
+	FolderFlags
 	StartFlags
+}
+
+// FolderFlags choose the folder that tools may read.
+type FolderFlags struct {
+	Workspace   string `xor:"workspace" type:"existingdir" placeholder:"DIR" help:"Folder that tools may read (default: the current one, unless an API key is used)."`
+	NoWorkspace bool   `xor:"workspace" help:"Offer no folder."`
 }
 
 // StartFlags are the flags of the commands that start a task for a goal.
@@ -58,7 +62,7 @@ func (c *RunCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if req.InputsJson, err = c.inputs(ctx, s, req.GetPlaybook()); err != nil {
 		return err
 	}
-	folder, err := c.scope(ctx, u, s, req)
+	folder, err := c.Scope(ctx, u, s, req)
 	if err != nil {
 		return err
 	}
@@ -142,8 +146,8 @@ func (c *StartFlags) request(u *ui.UI, goal string) (*executorv1.CreateTaskReque
 	return req, nil
 }
 
-// scope sets the servers that the task may use, and returns the folder offered to it, or the zero Folder.
-func (c *RunCmd) scope(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
+// Scope sets the servers that the task may use, and returns the folder offered to it, or the zero Folder.
+func (c *FolderFlags) Scope(ctx context.Context, u *ui.UI, s *discover.Session, req *executorv1.CreateTaskRequest) (discover.Folder, error) {
 	server, err := s.Server(ctx)
 	switch {
 	case err != nil:
