@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
@@ -27,14 +28,20 @@ var modelNames = []string{"gpt", "claude"}
 func models(t *testing.T, script *modeltest.Script, more string) (*modeltest.Server, string) {
 	t.Helper()
 	model := modeltest.New(script, nil)
+	return model, modelsAt(t, model, max(script.Window, 8000), more)
+}
+
+// modelsAt serves a model and returns a file that names it for both providers.
+func modelsAt(t *testing.T, model http.Handler, window int, more string) string {
+	t.Helper()
 	server := httptest.NewServer(model)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "models.yaml")
 	write(t, path, fmt.Appendf(nil, `models:
 - {name: gpt, provider: openai, model: m, baseUrl: "%[1]s/v1", headers: {Authorization: Bearer test}, contextWindow: %[2]d, retries: 0, price: {input: 1, output: 4, cachedInput: 0.1}%[3]s}
 - {name: claude, provider: anthropic, model: m, baseUrl: "%[1]s", headers: {X-Api-Key: test}, contextWindow: %[2]d, retries: 0, price: {input: 1, output: 4, cachedInput: 0.1}%[3]s}
-`, server.URL, max(script.Window, 8000), more))
-	return model, path
+`, server.URL, window, more))
+	return path
 }
 
 // rejected fails the test if the model rejected a request, which then broke the provider's rules. It returns all requests.

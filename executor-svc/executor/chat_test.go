@@ -143,7 +143,7 @@ func TestContextOfAChat(t *testing.T) {
 	}
 }
 
-// B11: a failed server is reported, and explained by a task of its own.
+// B11: a failed server is reported, and the reply explains it, also if no server works.
 func TestExplainedError(t *testing.T) {
 	p := fake.Script("read")
 	p.AnswerFn = func(_ context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error {
@@ -168,8 +168,15 @@ func TestExplainedError(t *testing.T) {
 		t.Fatalf("%v", report)
 	}
 	_, explained := ann.reply(topic.GetId(), report.GetSeq())
-	if explained.GetText() != "it is broken" || explained.GetReplyTo() != report.GetId() || explained.GetTaskId() == report.GetTaskId() {
+	if explained.GetText() != "it is broken" || explained.GetReplyTo() != m.GetId() || explained.GetTaskId() != report.GetTaskId() {
 		t.Errorf("%v", explained)
+	}
+	if got := explained.GetExt().GetFields()["tool_results"].String(); !strings.Contains(got, "t/read") || !strings.Contains(got, "no route") {
+		t.Errorf("tool_results: %s", got)
+	}
+	task, err := ann.tasks.GetTask(t.Context(), &executorv1.GetTaskRequest{Id: report.GetTaskId()})
+	if err != nil || task.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS {
+		t.Errorf("%v, %v", task, err)
 	}
 }
 
@@ -185,15 +192,26 @@ func (u *user) answer(wait *conversationv1.Message) {
 	}
 }
 
-// B12, B17: in phases, each call is a message with which the process goes on.
+// B12, B17: in phases, each call is a message with which the process goes on; it knows the results of all calls, and the reply has their media.
 func TestChatInPhases(t *testing.T) {
-	r := newRig(t, fake.Script("read"))
+	r := newRig(t, fake.Script("read", "write"))
 	p := r.planner
 	p.RespondFn = func(req *plannerv1.RespondRequest) *plannerv1.RespondResponse {
-		if req.GetMessageType() == "result_msg" {
-			return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: req.GetContext().GetHistory()[0].GetOutputJson()}
+		h := req.GetContext().GetHistory()
+		if len(h) < 2 {
+			return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, Text: "reading", NextCall: p.Steps[len(h)]}
 		}
-		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, Text: "reading", NextCall: p.Steps[0]}
+		if req.GetMessageType() != "result_msg" || h[0].GetStepId() != "step-1" || h[1].GetStepId() != "step-2" {
+			t.Errorf("the last question: %v", req)
+		}
+		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: h[0].GetInputJson() + h[1].GetInputJson()}
+	}
+	r.pool.CallFn = func(_ context.Context, req *mcppoolv1.CallToolRequest, send func(*mcppoolv1.CallToolResponse) error) error {
+		res := fake.TextResult("pictures", false)
+		for range 11 {
+			res.GetResult().Content = append(res.GetResult().GetContent(), &mcppoolv1.Content{Kind: &mcppoolv1.Content_Image{Image: &mcppoolv1.Blob{MimeType: "image/png", Data: []byte(req.GetInputJson())}}})
+		}
+		return send(res)
 	}
 	ann := r.user("")
 	if _, err := ann.agents.CreateAgent(t.Context(), &executorv1.CreateAgentRequest{AgentId: "helper", Agent: &executorv1.Agent{
@@ -218,9 +236,15 @@ func TestChatInPhases(t *testing.T) {
 	}
 	_, wait := ann.waits(topic.GetId(), call.GetSeq())
 	ann.answer(wait)
+	_, second := ann.reply(topic.GetId(), wait.GetSeq())
+	_, wait = ann.waits(topic.GetId(), second.GetSeq())
+	ann.answer(wait)
 	_, reply := ann.reply(topic.GetId(), wait.GetSeq())
-	if !strings.Contains(reply.GetText(), "read 1") || reply.GetReplyTo() != call.GetId() {
+	if reply.GetText() != `{"text":"read 1"}{"text":"write 2"}` || reply.GetReplyTo() != second.GetId() || second.GetReplyTo() != call.GetId() {
 		t.Errorf("%v", reply)
+	}
+	if n := len(reply.GetMedia()); n != 20 || len(call.GetMedia())+len(second.GetMedia()) > 0 || reply.GetExt().GetFields()["media_omitted"].GetNumberValue() != 2 {
+		t.Errorf("%d media, %v", n, reply.GetExt())
 	}
 	last := ann.eventsUntil(topic.GetId(), reply.GetSeq(), func(e *conversationv1.TopicEvent) bool { return e.GetProcessEvent().GetEventData().GetIsComplete() })
 	if e := last[len(last)-1].GetProcessEvent(); e.GetPhase() != "post_msg_deal" || e.GetStatus() != "completed" || e.GetEventData().GetMsgType() != "result_msg" ||

@@ -21,6 +21,10 @@ type Topics interface {
 	PostMessage(ctx context.Context, req *conversationv1.PostMessageRequest) (*conversationv1.Message, error)
 	ListMessages(ctx context.Context, topicID string) (*conversationv1.ListMessagesResponse, error)
 	RollbackTopic(ctx context.Context, req *conversationv1.RollbackTopicRequest) (*conversationv1.RollbackTopicResponse, error)
+	UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error)
+	AddParticipant(ctx context.Context, topicID string, p *conversationv1.Participant) (*conversationv1.Participant, error)
+	RemoveParticipant(ctx context.Context, topicID, name string) error
+	InterruptAgent(ctx context.Context, topicID, name string) (*conversationv1.InterruptAgentResponse, error)
 	// WatchTopic calls each for the events after a seq until it returns false.
 	WatchTopic(ctx context.Context, topicID string, after uint64, each func(*conversationv1.TopicEvent) bool) error
 }
@@ -56,6 +60,30 @@ func (c GRPCTopics) ListMessages(ctx context.Context, topicID string) (*conversa
 // RollbackTopic implements Topics.
 func (c GRPCTopics) RollbackTopic(ctx context.Context, req *conversationv1.RollbackTopicRequest) (*conversationv1.RollbackTopicResponse, error) {
 	out, err := c.topics.RollbackTopic(ctx, req)
+	return out, refused(err)
+}
+
+// UpdateTopic implements Topics.
+func (c GRPCTopics) UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error) {
+	out, err := c.topics.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{Topic: t})
+	return out, refused(err)
+}
+
+// AddParticipant implements Topics.
+func (c GRPCTopics) AddParticipant(ctx context.Context, topicID string, p *conversationv1.Participant) (*conversationv1.Participant, error) {
+	out, err := c.topics.AddParticipant(ctx, &conversationv1.AddParticipantRequest{TopicId: topicID, Participant: p})
+	return out, refused(err)
+}
+
+// RemoveParticipant implements Topics.
+func (c GRPCTopics) RemoveParticipant(ctx context.Context, topicID, name string) error {
+	_, err := c.topics.RemoveParticipant(ctx, &conversationv1.RemoveParticipantRequest{TopicId: topicID, Name: name})
+	return refused(err)
+}
+
+// InterruptAgent implements Topics.
+func (c GRPCTopics) InterruptAgent(ctx context.Context, topicID, name string) (*conversationv1.InterruptAgentResponse, error) {
+	out, err := c.topics.InterruptAgent(ctx, &conversationv1.InterruptAgentRequest{TopicId: topicID, Name: name})
 	return out, refused(err)
 }
 
@@ -100,6 +128,29 @@ func (c REST) RollbackTopic(ctx context.Context, req *conversationv1.RollbackTop
 	out := &conversationv1.RollbackTopicResponse{}
 	body := &conversationv1.RollbackTopicRequest{ToMessageId: req.GetToMessageId()}
 	return out, c.do(ctx, http.MethodPost, "/v1/topics/"+req.GetTopicId()+":rollback", body, out)
+}
+
+// UpdateTopic implements Topics.
+func (c REST) UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error) {
+	out := &conversationv1.Topic{}
+	return out, c.do(ctx, http.MethodPatch, "/v1/topics/"+t.GetId(), &conversationv1.Topic{DisplayName: t.GetDisplayName()}, out)
+}
+
+// AddParticipant implements Topics.
+func (c REST) AddParticipant(ctx context.Context, topicID string, p *conversationv1.Participant) (*conversationv1.Participant, error) {
+	out := &conversationv1.Participant{}
+	return out, c.do(ctx, http.MethodPost, "/v1/topics/"+topicID+"/participants", p, out)
+}
+
+// RemoveParticipant implements Topics.
+func (c REST) RemoveParticipant(ctx context.Context, topicID, name string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/topics/"+topicID+"/participants/"+name, nil, &conversationv1.RemoveParticipantResponse{})
+}
+
+// InterruptAgent implements Topics.
+func (c REST) InterruptAgent(ctx context.Context, topicID, name string) (*conversationv1.InterruptAgentResponse, error) {
+	out := &conversationv1.InterruptAgentResponse{}
+	return out, c.do(ctx, http.MethodPost, "/v1/topics/"+topicID+"/participants/"+name+":interrupt", &conversationv1.InterruptAgentRequest{}, out)
 }
 
 // WatchTopic implements Topics, over Server-Sent Events, whose names and ids it checks.

@@ -12,8 +12,8 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/journal"
+	"pawl.dev/executor-svc/internal/memory"
 	"pawl.dev/executor-svc/internal/runner"
-	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Config bounds an engine. A zero value means the default.
@@ -38,9 +38,7 @@ const (
 // Journal is the part of a journal that an engine uses.
 type Journal interface {
 	journal.Tasks
-	// Messages and Summary read the topics whose messages tasks answer.
-	Messages(ctx context.Context, q journal.MessageQuery) (journal.MessagePage, error)
-	Summary(ctx context.Context, topicID, agent string) (*storagev1.TopicSummary, error)
+	memory.Journal
 	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
 }
 

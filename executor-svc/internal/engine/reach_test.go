@@ -211,7 +211,7 @@ func (n *reach) call(poolPatience time.Duration) flow.Called {
 		}}}},
 	}
 	var all []flow.Called
-	run.Session(task.ID, 1, task.Head, nil).Prepare(n.t.Context(), task, &history.Log{}, flow.LaneAction{Action: flow.Call{Ordinal: 1, Attempt: 1}})(n.t.Context(), func(in flow.Input) {
+	run.Session(task.ID, 1, task.Head, runner.Memory{}).Prepare(n.t.Context(), task, &history.Log{}, flow.LaneAction{Action: flow.Call{Ordinal: 1, Attempt: 1}})(n.t.Context(), func(in flow.Input) {
 		if c, ok := in.(flow.Called); ok {
 			all = append(all, c)
 		}

@@ -27,6 +27,8 @@ type (
 		MessageType string
 		// MustComplete allows no further call.
 		MustComplete bool
+		// Errors are the reports of servers that cannot be used, which the reply explains.
+		Errors []string
 	}
 )
 
@@ -77,11 +79,11 @@ type (
 		// Call is the call that comes next; nil if Text is the reply.
 		Call *PlannedStep
 		Text string
-		// Result is the text of the newest call's result, cut; Media are the media of all results.
+		// Result is the text of the newest call's result, cut.
 		Result string
-		Media  []*storagev1.Media
-		Err    *storagev1.ErrorNote
-		Usage  *storagev1.Usage
+		Gathered
+		Err   *storagev1.ErrorNote
+		Usage *storagev1.Usage
 	}
 )
 

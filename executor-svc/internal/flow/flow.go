@@ -30,6 +30,8 @@ type Flow interface {
 	PlanOptions(o *executorv1.PlanOptions) *executorv1.PlanOptions
 	// Accepts returns why the flow cannot run a new task with this head; nil if it can.
 	Accepts(h *storagev1.TaskHead) error
+	// Memory returns what a task with this head knows of what came before it.
+	Memory(h *storagev1.TaskHead) Memory
 	// Start returns the first state of a new task.
 	Start() *storagev1.Checkpoint
 	// Apply handles one input. lane is the lane whose action sent it; 0 if no action did. It changes t.State in place. If it returns an error,
@@ -42,6 +44,18 @@ type Flow interface {
 	Fail(t *Task, e *storagev1.ErrorNote) (Transition, error)
 	// Fork returns the state of a task that continues after the first facts of another one, and the fact that records it.
 	Fork(f Fork) (*storagev1.Checkpoint, *storagev1.Fact)
+}
+
+// Memory is what a task knows of what came before it. Flows choose it, and package memory loads it.
+type Memory struct {
+	// Turns is how many of the newest successful tasks of its conversation the task knows, each by its goal and its answer.
+	Turns int
+	// Messages is how many of the newest messages of its topic the task knows, besides the message that it answers; with the agent's summary of the messages before.
+	// MessageLength, if not 0, cuts each after that many characters. AfterSummary leaves out the messages that the summary covers.
+	Messages, MessageLength int
+	AfterSummary            bool
+	// StepsOf are the tasks whose steps the task knows.
+	StepsOf []string
 }
 
 // Fork describes a fork.
@@ -97,7 +111,7 @@ func RunTime(c interface {
 type Transition struct {
 	Facts   []*storagev1.Fact
 	Actions []LaneAction
-	// Posts are facts for the topic whose message the task answers (Head.Chat), with at most one message. Summary, if set, becomes the agent's summary of that topic.
+	// Posts are facts for the topic whose message the task answers (Head.Chat). Summary, if set, becomes the agent's summary of that topic.
 	Posts   []*storagev1.TopicFact
 	Summary *storagev1.TopicSummary
 	// Unchanged reports that there is nothing to commit. The actions run anyway. After the result of an action, State is then as it was before.

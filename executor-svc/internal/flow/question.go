@@ -128,10 +128,23 @@ type (
 		NotReached bool
 		// CutShort says why the task ended early; empty if the planner chose to answer.
 		CutShort string
-		// Media are the media of the task's outputs, if the answer is a message of a topic.
-		Media []*storagev1.Media
+		Gathered
 		Err   *storagev1.ErrorNote
 		Usage *storagev1.Usage
+	}
+	// Gathered is what the calls gave that a reply to a message rests on.
+	Gathered struct {
+		// Media are the media of the outputs, as many as a message holds, and MediaOmitted is the number of the others.
+		Media        []*storagev1.Media
+		MediaOmitted int
+		// Results are the newest calls, oldest first.
+		Results []ToolResult
+	}
+	// ToolResult is how a call ended. Error is empty if it succeeded.
+	ToolResult struct {
+		Tool    string `json:"tool"`
+		Success bool   `json:"success"`
+		Error   string `json:"error,omitempty"`
 	}
 	// PlanCreated ends CreatePlan.
 	PlanCreated struct {

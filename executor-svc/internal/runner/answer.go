@@ -21,7 +21,7 @@ import (
 )
 
 // answer returns the Run that lets the planner write the answer, which says what each subtask of a plan has reached. Pieces that arrive close
-// together become one event. An answer to a message of a topic has the media of the steps' outputs.
+// together become one event. An answer to a message of a topic also explains which servers failed.
 func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort string) Run {
 	var subtasks []*plannerv1.SubtaskState
 	if log.Plan != nil {
@@ -29,9 +29,11 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 			subtasks = append(subtasks, subtaskState(st))
 		}
 	}
-	var withMedia []history.Entry
+	var steps []history.Entry
+	failed := false
 	if s.head.GetChat() != nil {
-		withMedia = withOutput(log)
+		steps = ended(log.Entries)
+		failed = slices.ContainsFunc(subtasks, func(st *plannerv1.SubtaskState) bool { return st.GetStatus() == "FAILED" })
 	}
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
@@ -41,8 +43,8 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 			cutShort += repeatedCallNote(c.GetHistory())
 		}
 		var full strings.Builder
-		out := flow.Answered{CutShort: cutShort, Media: s.mediaOfSteps(ctx, withMedia)}
-		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks, ExplainError: s.head.GetChat().GetMcpError()}
+		out := flow.Answered{CutShort: cutShort, Gathered: s.gather(ctx, steps)}
+		req := &plannerv1.GenerateAnswerRequest{CutShort: cutShort, Subtasks: subtasks, ExplainError: failed}
 		end, err := s.writeAnswer(ctx, c, req, &out.Usage, func(text string) {
 			full.WriteString(text)
 			emit(flow.Text{Text: text})

@@ -57,7 +57,7 @@ func session(p *scripted, through func(grpc.ClientConnInterface) grpc.ClientConn
 	head := &storagev1.TaskHead{UserSub: "u"}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}"}
 	task := &flow.Task{ID: "task", Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
-	return r.Session("task", 1, head, nil), task
+	return r.Session("task", 1, head, Memory{}), task
 }
 
 // run runs an action, ends the session and the runner, and returns the action's last input.

@@ -48,13 +48,10 @@ func (s *Session) emptyContext(t *flow.Task, l *storagev1.Lane) *plannerv1.TaskC
 		Playbook: s.head.GetPlaybook(), InputsJson: s.head.GetInputsJson(), AgentDescription: s.head.GetAgentDescription(),
 		MaxSteps: t.Head.GetLimits().GetMaxSteps(),
 	}
-	for _, turn := range s.turns {
-		c.Rounds = append(c.Rounds, &plannerv1.Round{Question: turn.Question, Answer: turn.Answer})
-	}
 	if m := t.State.GetMemory(); m != nil {
 		c.Memory = &plannerv1.Memory{Summary: m.GetSummary(), LastStepId: m.GetLastStepId()}
 	}
-	s.addConversation(c)
+	s.addMemory(c)
 	b := modelBudget(t, l)
 	c.ModelCallsLeft, c.TokensLeft, c.CostNanoUsdLeft = b.ModelCalls, b.Tokens, b.CostNanoUsd
 	return c

@@ -60,7 +60,7 @@ func TestHistoryOfABranch(t *testing.T) {
 	}
 	lanes := []*storagev1.Lane{{}, {Id: 3, SubtaskId: "own"}, {Id: 4, SubtaskId: "beside"}}
 	task := &flow.Task{Head: &storagev1.TaskHead{}, State: &storagev1.Checkpoint{Lanes: lanes}}
-	s := New(Config{}, nil, nil, slog.New(slog.DiscardHandler)).Session("t", 1, task.Head, nil)
+	s := New(Config{}, nil, nil, slog.New(slog.DiscardHandler)).Session("t", 1, task.Head, Memory{})
 	for lane, want := range []string{"step-1 step-2 step-3 step-4 step-5", "step-1 step-2 step-3 step-5", "step-1 step-2 step-4"} {
 		var got []string
 		for _, e := range s.context(task, log, lanes[lane]).GetHistory() {

@@ -13,6 +13,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -27,37 +28,23 @@ const (
 	keepMessages = 5
 	// resultBytes bounds the result of a call in a message that asks for another call.
 	resultBytes = 4000
-	// maxMedia and mediaBytes bound the media of a message.
+	// maxMedia and mediaBytes bound the media of a message, and maxResults and errorBytes the calls that its ext tells of.
 	maxMedia   = 20
 	mediaBytes = 3 << 20
+	maxResults = 50
+	errorBytes = 200
 )
 
-// Conversation is what an agent knows of a topic when it works on one of its messages.
-type Conversation struct {
-	// Summary stands for the messages before Messages.
-	Summary string
-	// Messages are the messages before the one that the agent works on, oldest first.
-	Messages []Message
-}
-
-// Message is a message of a topic.
-type Message struct {
-	Seq      uint64
-	Sender   string
-	FromSelf bool
-	Text     string
-}
-
-// addConversation adds the conversation to a context.
-func (s *Session) addConversation(c *plannerv1.TaskContext) {
+// addMemory adds to a context what the task knows of earlier turns, or of the topic whose message it answers.
+func (s *Session) addMemory(c *plannerv1.TaskContext) {
 	chat := s.head.GetChat()
-	if chat == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.AgentName, c.Speaker, c.ConversationSummary = chat.GetAgent(), chat.GetSender(), s.Conversation.Summary
-	for _, m := range s.Conversation.Messages {
+	for _, turn := range s.memory.Turns {
+		c.Rounds = append(c.Rounds, &plannerv1.Round{Question: turn.Question, Answer: turn.Answer})
+	}
+	c.AgentName, c.Speaker, c.ConversationSummary = chat.GetAgent(), chat.GetSender(), s.memory.Summary
+	for _, m := range s.memory.Messages {
 		c.Messages = append(c.Messages, &plannerv1.ChatMessage{Sender: m.Sender, FromSelf: m.FromSelf, Text: m.Text})
 	}
 }
@@ -267,22 +254,34 @@ func (s *Session) summarizeConversation(c *plannerv1.TaskContext) Run {
 func (s *Session) setSummary(text string, n int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seq := s.Conversation.Messages[n-1].Seq
-	s.Conversation = Conversation{Summary: text, Messages: s.Conversation.Messages[n:]}
+	seq := s.memory.Messages[n-1].Seq
+	s.memory.Summary, s.memory.Messages = text, s.memory.Messages[n:]
 	return seq
 }
 
-// respond returns the Run that asks for one further call or the whole reply.
+// respond returns the Run that asks for one further call or the whole reply. The planner gets the calls that the process has made so far, also in earlier tasks.
 func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Respond) Run {
-	newest, withMedia := newestStep(log), withOutput(log)
+	s.mu.Lock()
+	earlier := s.memory.Steps
+	s.mu.Unlock()
+	newest, steps := newestStep(log), ended(append(slices.Clip(earlier), log.Entries...))
+	c.History = nil
+	for i := range steps {
+		h := historyEntry(&steps[i], results[steps[i].Status])
+		h.StepId = flow.StepID(uint32(i + 1))
+		if steps[i].IsStored() {
+			s.noteStored(h, &steps[i])
+		}
+		c.History = append(c.History, h)
+	}
 	return func(ctx context.Context, emit func(flow.Input)) {
-		out := flow.Responded{Result: s.resultOf(ctx, newest), Media: s.mediaOfSteps(ctx, withMedia)}
+		out := flow.Responded{Result: s.resultOf(ctx, newest), Gathered: s.gather(ctx, steps)}
 		tools, err := s.toolset(ctx)
 		if err == nil {
 			c.Tools = tools.tools
 			var res *plannerv1.RespondResponse
 			res, err = askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.RespondResponse, error) {
-				return s.r.planner.Respond(ctx, &plannerv1.RespondRequest{Context: c, MessageType: q.MessageType, MustComplete: q.MustComplete}, o...)
+				return s.r.planner.Respond(ctx, &plannerv1.RespondRequest{Context: c, MessageType: q.MessageType, MustComplete: q.MustComplete, Errors: q.Errors}, o...)
 			})
 			if out.Text = validUTF8(res.GetText()); res.GetDecision() == plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE && res.GetNextCall() != nil {
 				out.Call = plannedStep(res.GetNextCall())
@@ -308,10 +307,10 @@ func newestStep(log *history.Log) *history.Entry {
 	return nil
 }
 
-// withOutput returns the steps that have outputs.
-func withOutput(log *history.Log) (all []history.Entry) {
-	for _, e := range log.Entries {
-		if e.OutputSize > 0 {
+// ended returns copies of the steps that have ended.
+func ended(steps []*history.Entry) (all []history.Entry) {
+	for _, e := range steps {
+		if _, is := results[e.Status]; is {
 			all = append(all, *e)
 		}
 	}
@@ -329,19 +328,22 @@ func (s *Session) resultOf(ctx context.Context, e *history.Entry) string {
 	if err != nil {
 		s.log.WarnContext(ctx, "the result of a step is left out", "error", err)
 	}
-	if len(text) > resultBytes {
-		text = strings.ToValidUTF8(text[:resultBytes], "") + "…"
-	}
-	return strings.Clone(text)
+	return strings.Clone(cut(text, resultBytes))
 }
 
-// mediaOfSteps returns the media of the steps' outputs, oldest first. What exceeds the bounds of a message is left out.
-func (s *Session) mediaOfSteps(ctx context.Context, steps []history.Entry) (all []*storagev1.Media) {
+// gather returns what ended steps gave, as far as it fits into a message.
+func (s *Session) gather(ctx context.Context, steps []history.Entry) (g flow.Gathered) {
 	reader := &outputReader{s: s}
 	defer reader.done()
 	size := 0
-	for _, e := range steps {
-		raw, err := reader.output(ctx, &e)
+	for i := range steps {
+		e := &steps[i]
+		result := flow.ToolResult{Tool: e.ToolID, Success: e.Status == executorv1.StepStatus_STEP_STATUS_SUCCESS}
+		if !result.Success {
+			result.Error = cut(e.Error.GetErrMsg(), errorBytes)
+		}
+		g.Results = append(g.Results, result)
+		raw, err := reader.output(ctx, e)
 		if err != nil {
 			s.log.WarnContext(ctx, "the media of a step are left out", "error", err)
 		}
@@ -351,13 +353,23 @@ func (s *Session) mediaOfSteps(ctx context.Context, steps []history.Entry) (all 
 		}
 		for _, m := range out.Media {
 			stored := m.stored()
-			if size += len(stored.GetDataBase64()); len(all) == maxMedia || size > mediaBytes {
-				return all
+			if n := len(stored.GetDataBase64()); len(g.Media) < maxMedia && size+n <= mediaBytes {
+				g.Media, size = append(g.Media, stored), size+n
+			} else {
+				g.MediaOmitted++
 			}
-			all = append(all, stored)
 		}
 	}
-	return all
+	g.Results = g.Results[max(0, len(g.Results)-maxResults):]
+	return g
+}
+
+// cut returns at most the first n bytes of a text.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
 }
 
 // stored returns media of an output as media of a message.

@@ -74,7 +74,7 @@ func newSession(pool *servers, planner *chooser, ids ...string) *Session {
 	mcppoolv1.RegisterMcpPoolServiceServer(conn, pool)
 	plannerv1.RegisterPlannerServiceServer(conn, planner)
 	r := New(Config{}, plannerv1.NewPlannerServiceClient(conn), mcppoolv1.NewMcpPoolServiceClient(conn), slog.New(slog.DiscardHandler))
-	return r.Session("task", 1, &storagev1.TaskHead{UserSub: "u", McpIds: ids}, nil)
+	return r.Session("task", 1, &storagev1.TaskHead{UserSub: "u", McpIds: ids}, Memory{})
 }
 
 func begun(t *testing.T, s *Session) flow.Begun {
@@ -127,7 +127,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 		pool := &servers{takes: map[string]time.Duration{"fast": 0, "hung": 40 * time.Second}}
 		first := newSession(pool, &chooser{}, "fast", "hung")
 		next := func() (*Session, time.Duration, int) {
-			s := first.r.Session("task", 1, first.head, nil)
+			s := first.r.Session("task", 1, first.head, Memory{})
 			began := time.Now()
 			tools, err := s.toolset(t.Context())
 			if err != nil {

@@ -91,7 +91,7 @@ func runTask(ctx context.Context, t *testing.T, r *Runner, id, user string, serv
 	t.Helper()
 	head := &storagev1.TaskHead{UserSub: user, McpIds: servers}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p1"}
-	s := r.Session(id, 1, head, nil)
+	s := r.Session(id, 1, head, Memory{})
 	ctx = s.AsUser(ctx)
 	if _, err := s.toolset(ctx); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestReleasesAreBounded(t *testing.T) {
 // Issue 13, results: a large result is acknowledged as soon as it is durable, because the pool keeps it until then.
 func TestLargeResultsAreAcknowledgedAtOnce(t *testing.T) {
 	p, r := releasingRunner(t)
-	s := r.Session("one", 1, &storagev1.TaskHead{UserSub: "ann"}, nil)
+	s := r.Session("one", 1, &storagev1.TaskHead{UserSub: "ann"}, Memory{})
 	ctx := s.AsUser(t.Context())
 	s.Recorded(ctx, flow.Called{Ordinal: 1, Attempt: 1, Output: "small"})
 	heardBy(t, p, "after a small result")

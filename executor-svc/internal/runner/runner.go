@@ -83,20 +83,18 @@ type Session struct {
 	id    string
 	epoch uint64
 	head  *storagev1.TaskHead
-	turns []Turn
 	log   *slog.Logger
 	// Notify, if set, receives inputs that do not come from an action.
 	Notify func(flow.Input)
 	// ReadOutput reads the output in the task's fact with this seq from the journal.
 	ReadOutput func(ctx context.Context, seq uint64) (string, error)
-	// Conversation is the conversation that the task's message belongs to. It is set before the first action, and guarded by mu from then on.
-	Conversation Conversation
 
 	// loading is a lock for loading the tools; unlike a mutex, it can be waited for with a context.
 	loading chan struct{}
 
-	mu    sync.Mutex // guards the fields below
-	tools *toolset
+	mu     sync.Mutex // guards the fields below
+	memory Memory
+	tools  *toolset
 	// calls holds the newest call of each lane.
 	calls map[uint32]*call
 	// ahead holds, by lane, the steps that are planned to follow the running one.
@@ -113,13 +111,30 @@ type Session struct {
 	used map[string]string
 }
 
+// Memory is what a task knows of what came before it; see flow.Memory. All lists begin with the oldest.
+type Memory struct {
+	Turns []Turn
+	// Summary stands for the messages before Messages.
+	Summary  string
+	Messages []Message
+	Steps    []*history.Entry
+}
+
 // Turn is an earlier turn of a conversation.
 type Turn struct{ Question, Answer string }
 
-// Session starts a session for an owner. turns are the earlier turns of the conversation, oldest first.
-func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, turns []Turn) *Session {
+// Message is a message of a topic.
+type Message struct {
+	Seq      uint64
+	Sender   string
+	FromSelf bool
+	Text     string
+}
+
+// Session starts a session for an owner.
+func (r *Runner) Session(id string, epoch uint64, head *storagev1.TaskHead, m Memory) *Session {
 	return &Session{
-		r: r, id: id, epoch: epoch, head: head, turns: turns, log: r.log.With("task_id", id), loading: make(chan struct{}, 1),
+		r: r, id: id, epoch: epoch, head: head, memory: m, log: r.log.With("task_id", id), loading: make(chan struct{}, 1),
 		calls: map[uint32]*call{}, ahead: map[uint32][]*plannerv1.PlannedStep{}, stored: map[string]storedOutput{},
 	}
 }

@@ -77,7 +77,7 @@ func makeCall(ctx context.Context, t *testing.T, r *Runner, id, user, pool strin
 	head := &storagev1.TaskHead{UserSub: user}
 	st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: pool}
 	task := &flow.Task{ID: id, Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
-	s := r.Session(id, 1, head, nil)
+	s := r.Session(id, 1, head, Memory{})
 	s.callTool(ctx, task, 0, st, 1, nil)(ctx, func(in flow.Input) {
 		if c, ok := in.(flow.Called); !ok || c.Err != nil {
 			t.Errorf("%s: got %+v", id, in)
@@ -155,7 +155,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 		st := &storagev1.ActiveStep{Ordinal: 1, Attempt: 1, ToolId: "t/write", InputJson: "{}", PoolId: "p"}
 		task := &flow.Task{ID: "t", Head: head, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{Step: st}}}, Now: time.Now()}
 		for range 50 {
-			s := r.Session("t", 1, head, nil)
+			s := r.Session("t", 1, head, Memory{})
 			s.callTool(gone, task, 0, st, 1, nil)(gone, func(in flow.Input) {
 				if c, ok := in.(flow.Called); !ok || c.Outcome != commonv1.Outcome_OUTCOME_UNKNOWN { // the next owner asks the pool
 					t.Errorf("got %+v", in)

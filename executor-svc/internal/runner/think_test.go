@@ -65,7 +65,7 @@ func TestPlannerIsKilledWhileItThinks(t *testing.T) {
 	pool := inproc.New(nil, nil)
 	mcppoolv1.RegisterMcpPoolServiceServer(pool, &servers{})
 	r := New(Config{}, plannerv1.NewPlannerServiceClient(conn), mcppoolv1.NewMcpPoolServiceClient(pool), slog.New(slog.DiscardHandler))
-	s := r.Session("task", 1, &storagev1.TaskHead{UserSub: "u", McpIds: []string{"files"}}, nil)
+	s := r.Session("task", 1, &storagev1.TaskHead{UserSub: "u", McpIds: []string{"files"}}, Memory{})
 	task := &flow.Task{ID: "task", Head: &storagev1.TaskHead{}, State: &storagev1.Checkpoint{Lanes: []*storagev1.Lane{{}, {Id: 1, SubtaskId: "a"}}}}
 	log := &history.Log{Plan: &history.Plan{Subtasks: []*history.Subtask{{PlannedSubtask: &storagev1.PlannedSubtask{Id: "a", Title: "Do A"}}}}}
 

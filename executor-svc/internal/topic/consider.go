@@ -29,7 +29,7 @@ type Considerer struct {
 
 // Considerers returns the agents of a topic that consider a message, in the order in which they were added. A person's message is considered by all: those
 // that are mentioned respond, and so does the agent of a private topic; the others decide. An agent's message is considered only by the agent to whom it is
-// delegated, by the agent itself if it is a step of the agent's own process, or, with auto_trigger, by the agents that it mentions, else by all others.
+// delegated, who decides if it can delegate it further, by the agent itself if it is a step of the agent's own process, or, with auto_trigger, by the agents that it mentions, else by all others.
 func Considerers(topicID string, t *storagev1.Topic, m *journal.TopicMessage) []Considerer {
 	if m.RolledBack || m.GetWait() != nil || m.GetAnsweredWaitId() != "" {
 		return nil
@@ -61,7 +61,9 @@ type consideration struct {
 func (c consideration) agents() []Considerer {
 	m := c.message
 	switch {
-	case c.settings.AutoTrigger && c.settings.MCPError, c.settings.Call != nil:
+	case c.settings.MCPError:
+		return nil // the task that reports the error also explains it
+	case c.settings.Call != nil:
 		return c.itself()
 	case m.GetDelegateTo() != "":
 		return c.others(func(p *storagev1.Participant) bool { return p.GetName() == m.GetDelegateTo() })
@@ -81,11 +83,7 @@ func (c consideration) itself() []Considerer {
 			continue
 		}
 		chat := c.chat(p, c.message.GetPassedBy())
-		if chat.Call = c.settings.Call; chat.Call != nil {
-			chat.Phases = true
-		} else {
-			chat.McpError = true
-		}
+		chat.Call, chat.Phases = c.settings.Call, true
 		out := Considerer{Agent: p, Chat: chat}
 		if chat.GetRounds() > MaxRounds {
 			out.Refused = fmt.Sprintf("it has continued by itself %d times, which is the most; a person has to write", MaxRounds)
@@ -103,6 +101,7 @@ func (c consideration) others(meant func(*storagev1.Participant) bool) (out []Co
 			continue
 		}
 		o := Considerer{Agent: p, Chat: c.chat(p, by)}
+		o.Chat.Decide = c.message.GetDelegateTo() != "" && len(o.Chat.GetOtherAgents()) > 0
 		switch {
 		case slices.Contains(by, p.GetName()):
 			o.Refused = fmt.Sprintf("the conversation has passed it already (%s); a person has to write", strings.Join(by, " → "))
@@ -128,11 +127,11 @@ func (c consideration) chat(p *storagev1.Participant, passedBy []string) *storag
 	m := c.message
 	chat := &storagev1.Chat{
 		TopicId: c.topicID, MessageId: m.GetId(), MessageSeq: m.Seq, Agent: p.GetName(), AgentName: p.GetDisplayName(), AgentAvatar: p.GetAvatarUrl(),
-		Sender: m.GetSender(), FromAgent: m.GetFromAgent(), PassedBy: passedBy, Rounds: m.GetRounds(),
+		Sender: m.GetSender(), FromAgent: m.GetFromAgent(), PassedBy: passedBy, Rounds: m.GetRounds(), EarlierTasks: m.GetEarlierTasks(),
 		Phases: c.settings.Phases != nil && *c.settings.Phases,
 	}
 	for _, other := range agentsOf(c.topic) {
-		if other.GetName() != p.GetName() {
+		if name := other.GetName(); name != p.GetName() && len(passedBy) < MaxPassedBy && !slices.Contains(passedBy, name) {
 			chat.OtherAgents = append(chat.OtherAgents, other.GetName())
 		}
 	}

@@ -67,12 +67,12 @@ func TestWhoConsidersAMessage(t *testing.T) {
 		"auto_trigger":                  {topic: of("ann", "A", "B", "C"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, ExtJson: `{"auto_trigger":true}`}, want: "B C"},
 		"auto_trigger with a mention":   {topic: of("ann", "A", "B", "C"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, Text: "@C", ExtJson: `{"auto_trigger":true}`}, want: "C"},
 		"auto_trigger after others":     {topic: of("ann", "A", "B", "C"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, PassedBy: []string{"C"}, ExtJson: `{"auto_trigger":true}`}, want: "B"},
-		"a failed server":               {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, ExtJson: `{"auto_trigger":true,"mcp_error":{"class":"network"}}`}, want: "A"},
+		"a failed server":               {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, ExtJson: `{"auto_trigger":true,"mcp_error":{"class":"network"}}`}},
 		"a step of its own process":     {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, Rounds: 10, ExtJson: call}, want: "A"},
 		"too many steps":                {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, Rounds: 11, ExtJson: call}, want: "A!"},
 		"an invalid step":               {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, ExtJson: `{"tool_call":{"tool_name":"t"}}`}},
 		"a step of a removed agent":     {topic: of("ann", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, ExtJson: call}},
-		"delegated":                     {topic: of("ann", "A", "B", "C"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, DelegateTo: "B"}, want: "B"},
+		"delegated":                     {topic: of("ann", "A", "B", "C"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, DelegateTo: "B"}, want: "B?"},
 		"delegated to itself":           {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, DelegateTo: "A"}, want: "A!"},
 		"delegated back":                {topic: of("ann", "A", "B"), message: &storagev1.TopicMessage{Sender: "B", FromAgent: true, PassedBy: []string{"A"}, DelegateTo: "A"}, want: "A!"},
 		"delegated to a removed agent":  {topic: of("ann", "A"), message: &storagev1.TopicMessage{Sender: "A", FromAgent: true, DelegateTo: "B"}},
@@ -93,14 +93,14 @@ func TestWhoConsidersAMessage(t *testing.T) {
 }
 
 func TestChatOfATask(t *testing.T) {
-	top := of("ann", "A", "B")
+	top := of("ann", "A", "B", "D")
 	m := &journal.TopicMessage{Seq: 7, TopicMessage: &storagev1.TopicMessage{
 		Id: "m", Sender: "B", FromAgent: true, PassedBy: []string{"C"}, DelegateTo: "A", ExtJson: `{"use_new_flow":true}`,
 	}}
 	got := topic.Considerers("topic-1", top, m)[0].Chat
 	want := &storagev1.Chat{
 		TopicId: "topic-1", MessageId: "m", MessageSeq: 7, Agent: "A", AgentName: "the A", Sender: "B", FromAgent: true, Phases: true,
-		PassedBy: []string{"C", "B"}, OtherAgents: []string{"B"},
+		PassedBy: []string{"C", "B"}, OtherAgents: []string{"D"}, Decide: true,
 	}
 	if got.String() != want.String() {
 		t.Errorf("got  %v\nwant %v", got, want)

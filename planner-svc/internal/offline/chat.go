@@ -44,14 +44,18 @@ func (p *Planner) SelectTools(_ context.Context, req *plannerv1.SelectToolsReque
 	return res, nil
 }
 
-// Respond makes the first call that the message needs, and replies when its result is there. It makes no further call, because the message that asks for the
-// call can hold only what is to be done, not what is done.
+// Respond makes the calls that the message needs, one at a time, and replies when their results are there. The message that asks for a call says again what is to be
+// done.
 func (p *Planner) Respond(_ context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
 	w := p.newWork(req.GetContext())
-	if w.next != nil && len(w.tc.GetHistory()) == 0 && !req.GetMustComplete() {
+	if w.next != nil && !req.GetMustComplete() {
 		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, NextCall: w.next, Text: goalOf(w.tc), Usage: &commonv1.Usage{}}, nil
 	}
-	text, _, err := w.write("", nil)
+	paragraphs, _ := w.answer("")
+	if len(req.GetErrors()) > 0 {
+		paragraphs = w.explain(req.GetErrors())
+	}
+	text, err := w.sign(paragraphs, nil)
 	return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: text, Usage: &commonv1.Usage{}}, err
 }
 
@@ -86,8 +90,11 @@ func (*Planner) SummarizeMemory(_ context.Context, req *plannerv1.SummarizeMemor
 	return res, nil
 }
 
-// explain writes a reply to the agent's own report of an error.
-func (w *work) explain() []string {
-	return []string{w.tc.GetGoal(), w.l.Pick("The offline planner, which uses no language model, cannot say more about the cause. Whoever added the agent can look at the server with `pawl mcp list`, and ask again once it works.",
-		"离线规划器不使用语言模型，无法进一步说明原因。添加该智能体的用户可以用 `pawl mcp list` 查看服务器，待其恢复后再次提问。")}
+// explain writes what the calls gave, if there were any, the errors, and what people can do about them.
+func (w *work) explain(errors []string) (paragraphs []string) {
+	if len(w.tc.GetHistory()) > 0 {
+		paragraphs, _ = w.answer("")
+	}
+	return append(append(paragraphs, errors...), w.l.Pick("The offline planner, which uses no language model, cannot say more about the cause. Whoever added the agent can look at the server with `pawl mcp list`, and ask again once it works.",
+		"离线规划器不使用语言模型，无法进一步说明原因。添加该智能体的用户可以用 `pawl mcp list` 查看服务器，待其恢复后再次提问。"))
 }

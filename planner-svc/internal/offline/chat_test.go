@@ -51,7 +51,7 @@ func TestSelectTools(t *testing.T) {
 	}
 }
 
-// B16: one call, whose message says again what is to be done, and then the reply.
+// B16: each call's message says again what is to be done; the reply follows their results.
 func TestRespond(t *testing.T) {
 	respond := func(tc *plannerv1.TaskContext, mustComplete bool) *plannerv1.RespondResponse {
 		res, err := New().Respond(t.Context(), &plannerv1.RespondRequest{Context: tc, MustComplete: mustComplete})
@@ -68,10 +68,15 @@ func TestRespond(t *testing.T) {
 	if done := respond(message(t, begun.GetText(), found), false); done.GetDecision() != plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE || !strings.Contains(done.GetText(), "There is 1 Go file") {
 		t.Error(done)
 	}
-	for _, tc := range []*plannerv1.TaskContext{message(t, "tell me a joke"), message(t, "count the Go files, then read go.mod", found)} {
-		if done := respond(tc, false); done.GetDecision() != plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE || !strings.Contains(done.GetText(), "offline planner") {
-			t.Error(done)
-		}
+	if next := respond(message(t, "count the Go files, then read go.mod", found), false); next.GetNextCall().GetToolId() != "workspace/read_file" {
+		t.Error(next)
+	}
+	if done := respond(message(t, "tell me a joke"), false); done.GetDecision() != plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE || !strings.Contains(done.GetText(), "offline planner") {
+		t.Error(done)
+	}
+	res, err := New().Respond(t.Context(), &plannerv1.RespondRequest{Context: message(t, "count the Go files"), MustComplete: true, Errors: []string{"The MCP server x failed: it is down"}})
+	if err != nil || !strings.HasPrefix(res.GetText(), "The MCP server x failed: it is down") || !strings.Contains(res.GetText(), "pawl mcp list") {
+		t.Errorf("%v %v", res, err)
 	}
 	if done := respond(message(t, "count the Go files"), true); done.GetDecision() != plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE || !strings.Contains(done.GetText(), "Not reached") {
 		t.Error(done)
@@ -97,14 +102,15 @@ func TestSummarizeMemory(t *testing.T) {
 	}
 }
 
-// B11: the report of an error is passed on, with what can be done.
+// B11: the reply says which servers failed, and what can be done.
 func TestExplainError(t *testing.T) {
 	text := ""
-	_, err := New().GenerateAnswer(t.Context(), &plannerv1.GenerateAnswerRequest{Context: message(t, "The server files failed: connection refused"), ExplainError: true}, func(s string) error {
+	_, err := New().GenerateAnswer(t.Context(), &plannerv1.GenerateAnswerRequest{Context: message(t, "count the Go files"), ExplainError: true,
+		Subtasks: []*plannerv1.SubtaskState{{Id: "files", Title: "files", Status: "FAILED", Summary: "connection refused"}, {Id: "x", Title: "x", Status: "COMPLETED"}}}, func(s string) error {
 		text += s
 		return nil
 	})
-	if err != nil || !strings.HasPrefix(text, "The server files failed: connection refused\n\n") || !strings.Contains(text, "pawl mcp list") {
+	if err != nil || !strings.HasPrefix(text, "The MCP server files failed: connection refused\n\nThe offline") || !strings.Contains(text, "pawl mcp list") {
 		t.Errorf("%q %v", text, err)
 	}
 }

@@ -61,8 +61,14 @@ func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
 	w := p.newWork(req.GetContext())
 	if req.GetExplainError() {
-		_, err := w.sign(w.explain(), emit)
-		return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}}, err
+		var failed []string
+		for _, st := range req.GetSubtasks() {
+			if st.GetStatus() == "FAILED" {
+				failed = append(failed, w.l.Say("The MCP server %s failed: %s", "MCP 服务器 %s 失败：%s", st.GetTitle(), st.GetSummary()))
+			}
+		}
+		_, err := w.sign(w.explain(failed), emit)
+		return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: plannerv1.GoalResult_GOAL_RESULT_NOT_FULFILLED}, err
 	}
 	_, reached, err := w.write(req.GetCutShort(), emit)
 	return &plannerv1.GenerateAnswerResponse{Usage: &commonv1.Usage{}, GoalResult: reached}, err

@@ -51,12 +51,12 @@ func TestReply(t *testing.T) {
 		}
 		order(t, show(f.requests[0]), "system\n", "You are helper", "They talked of ratchets.", "ada:\n<<<DATA", "message 0", "You:\n<<<DATA", "message 1", "step-1 succeeded", "from ada, to which you reply\nWhat is in a.txt?", "Write your reply")
 	}
-	// The agent's own report of an error.
+	// A server has failed.
 	f := native(says("The server is down."))
 	if _, err := planner(t, f).GenerateAnswer(t.Context(), &plannerv1.GenerateAnswerRequest{Context: message(0, 0), ExplainError: true}, func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	order(t, show(f.requests[0]), "They talked of ratchets.", "What is in a.txt?", "your own report of an error")
+	order(t, show(f.requests[0]), "They talked of ratchets.", "What is in a.txt?", "what failed, the likely cause")
 }
 
 // The prompts of a message begin alike, so that providers cache them, and a longer conversation continues the shorter one.

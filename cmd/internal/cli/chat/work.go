@@ -64,8 +64,7 @@ func (w *work) message(j job, m *conversationv1.Message) {
 	switch {
 	case m.GetWait() != nil:
 		w.open[j], w.waits[m.GetId()] = true, j
-	case ext["mcp_error"] != nil: // the agent explains it in a task of its own, and its work may go on
-		w.open[job{j.agent, m.GetId()}] = false
+	case ext["mcp_error"] != nil: // the agent's reply explains it
 	case ext["tool_call"] != nil:
 		delete(w.open, j)
 		w.open[job{j.agent, m.GetId()}] = false

@@ -52,10 +52,9 @@ func TestWork(t *testing.T) {
 		"its answer":       {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", question), answer}, open},
 		"delegated":        {[]string{"a"}, []*conversationv1.TopicEvent{decided, said("a", "m", reply)}, open},
 		"delegate replies": {[]string{"a"}, []*conversationv1.TopicEvent{decided, said("a", "m", reply), said("b", "r", &conversationv1.Message{Id: "s"})}, done},
-		"an error to explain": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewStructValue(&structpb.Struct{}))}),
-			silent("a", "m")}, open},
+		"an error":         {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewStructValue(&structpb.Struct{}))})}, open},
 		"explained": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewBoolValue(true))}),
-			quiet, silent("a", "m"), said("a", "e", reply)}, done},
+			said("a", "m", reply)}, done},
 		"a call": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "c", Ext: with("tool_call", structpb.NewStructValue(&structpb.Struct{}))})}, open},
 	} {
 		w := newWork()

@@ -29,6 +29,9 @@ func New() Flow { return Flow{step.Machine{Rules: rules{}}} }
 // PlanOptions implements flow.Flow.
 func (Flow) PlanOptions(*executorv1.PlanOptions) *executorv1.PlanOptions { return nil }
 
+// Memory implements flow.Flow (A1).
+func (Flow) Memory(*storagev1.TaskHead) flow.Memory { return flow.Memory{Turns: 3} }
+
 // Start implements flow.Flow.
 func (Flow) Start() *storagev1.Checkpoint { return step.NewCheckpoint(phaseBegin) }
 

@@ -43,6 +43,15 @@ func (Flow) Accepts(h *storagev1.TaskHead) error {
 	return nil
 }
 
+// Memory implements flow.Flow. In rounds, few and short messages are enough (B7); in phases, the planner summarizes what does not fit (B13), and the task knows the
+// calls that the process has made so far.
+func (Flow) Memory(h *storagev1.TaskHead) flow.Memory {
+	if h.GetChat().GetPhases() {
+		return flow.Memory{Messages: 1000, AfterSummary: true, StepsOf: h.GetChat().GetEarlierTasks()}
+	}
+	return flow.Memory{Messages: 6, MessageLength: 500}
+}
+
 // Start implements flow.Flow.
 func (Flow) Start() *storagev1.Checkpoint { return step.NewCheckpoint(phaseBegin) }
 

@@ -69,14 +69,9 @@ func TestDecisions(t *testing.T) {
 			want: "decision:DELEGATE message:task/1:to:carl",
 		},
 		"delegation to nobody": {in: flow.Decided{Kind: conversationv1.AgentDecision_KIND_DELEGATE, DelegateTo: "zoe"}, want: "decision:REPLY thinking"},
-		"delegation back": {
-			in:   flow.Decided{Kind: conversationv1.AgentDecision_KIND_DELEGATE, DelegateTo: "carl"},
-			head: func(h *storagev1.TaskHead) { h.Chat.PassedBy = []string{"carl"} },
-			want: "decision:REPLY thinking",
-		},
-		"too many delegations": {
-			in:   flow.Decided{Kind: conversationv1.AgentDecision_KIND_DELEGATE, DelegateTo: "carl"},
-			head: func(h *storagev1.TaskHead) { h.Chat.PassedBy = []string{"a", "b", "c", "d", "e"} },
+		"silence about a delegated message": {
+			in:   flow.Decided{Kind: conversationv1.AgentDecision_KIND_SILENT},
+			head: func(h *storagev1.TaskHead) { h.Chat.FromAgent, h.Chat.PassedBy = true, []string{"ann"} },
 			want: "decision:REPLY thinking",
 		},
 		"no decision": {want: "decision:REPLY thinking"},
@@ -121,7 +116,7 @@ func TestServers(t *testing.T) {
 	r.called("z", flow.Called{})
 	r.selects("z")
 	r.summarizes("z", "nothing")
-	r.answers(flow.Answered{Text: "done", FullAnswer: "done", Media: []*storagev1.Media{{Type: "image"}}})
+	r.answers(flow.Answered{Text: "done", FullAnswer: "done", Gathered: flow.Gathered{Media: []*storagev1.Media{{Type: "image"}}}})
 	r.want("received thinking chunk:task/1:0:done done:task/1:4 message:task/1")
 	r.status(success)
 	if m := r.message(); len(m.GetMedia()) != 1 {
@@ -151,7 +146,7 @@ func TestRounds(t *testing.T) {
 	r.status(success)
 }
 
-// B11: a server that fails is reported with its class, and the reply does without it. If all fail, the reports are all.
+// B11: a server that fails is reported with its class, and the reply explains it, also if all fail.
 func TestFailedServers(t *testing.T) {
 	r := newRig(t, func(h *storagev1.TaskHead) { h.McpIds = []string{"x", "y", "down"} })
 	r.lists("x y", "down")
@@ -178,6 +173,19 @@ func TestFailedServers(t *testing.T) {
 	r.selects("x", "a")
 	r.called("x", failure("NETWORK_ERROR", "unreachable"))
 	r.want("received thinking message:task/1")
+	r.answers(flow.Answered{FullAnswer: "it cannot be reached", Gathered: flow.Gathered{MediaOmitted: 2, Results: []flow.ToolResult{{Tool: "x/a", Error: "unreachable"}}}})
+	r.status(success)
+	if m := r.message(); m.GetExtJson() != `{"media_omitted":2,"tool_results":[{"tool":"x/a","success":false,"error":"unreachable"}]}` {
+		t.Errorf("%v", m)
+	}
+
+	// A report is no reply: what comes of the message is still to be said.
+	r = newRig(t)
+	r.lists("x")
+	r.selects("x", "a")
+	r.called("x", failure("NETWORK_ERROR", "unreachable"))
+	r.answers(flow.Answered{Err: &storagev1.ErrorNote{ErrMsg: "no model", Reason: commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR}})
+	r.want("received thinking message:task/1 silent:no_model")
 	r.status(failed)
 }
 
@@ -192,14 +200,7 @@ func TestCallTimeout(t *testing.T) {
 	if m := r.message(); !strings.Contains(m.GetText(), "60 seconds") || !strings.Contains(m.GetExtJson(), `"class":"network"`) {
 		t.Errorf("%v", m)
 	}
-	r.status(failed)
-}
-
-// A task that explains a failed server uses no servers.
-func TestExplainError(t *testing.T) {
-	r := newRig(t, func(h *storagev1.TaskHead) { h.Chat.McpError, h.Chat.FromAgent, h.Chat.Sender = true, true, "bob" })
-	r.answers(flow.Answered{FullAnswer: "it is down"})
-	r.want("received thinking done:task/1:0 message:task/1")
+	r.answers(flow.Answered{FullAnswer: "it takes too long"})
 	r.status(success)
 }
 
@@ -277,7 +278,7 @@ func TestPhases(t *testing.T) {
 	r := newRig(t, inPhases)
 	r.lists("x")
 	r.summarizes("", "so far")
-	r.responds(flow.Responded{Text: "the reply", Media: []*storagev1.Media{{Type: "image"}}})
+	r.responds(flow.Responded{Text: "the reply", Gathered: flow.Gathered{Media: []*storagev1.Media{{Type: "image"}}}})
 	r.want(beforeDeal + `msg_pre_deal:completed msg_deal:running msg_deal:completed post_msg_deal:running message:task/1 post_msg_deal:completed`)
 	r.status(success)
 	if r.summary.GetText() != "so far" || r.summary.GetToSeq() != 3 || r.summary.GetAgent() != "bob" {
@@ -294,12 +295,12 @@ func TestPhases(t *testing.T) {
 func TestContinue(t *testing.T) {
 	next := planned("x/look")
 	next.InputJSON = `{"n":1}`
-	r := newRig(t, inPhases)
+	r := newRig(t, inPhases, func(h *storagev1.TaskHead) { h.Chat.EarlierTasks = []string{"before"} })
 	r.lists("x")
 	r.summarizes("", "")
-	r.responds(flow.Responded{Text: "looking", Call: next, Result: "before"})
+	r.responds(flow.Responded{Text: "looking", Call: next, Result: "before", Gathered: flow.Gathered{Media: []*storagev1.Media{{Type: "image"}}}})
 	m := r.message()
-	if m.GetRounds() != 1 || !strings.Contains(m.GetExtJson(), `"tool_call":{"description":"d","params":{"n":1},"server_id":"x","tool_name":"look"}`) ||
+	if m.GetRounds() != 1 || !slices.Equal(m.GetEarlierTasks(), []string{"before", "task"}) || len(m.GetMedia()) > 0 || !strings.Contains(m.GetExtJson(), `"tool_call":{"description":"d","params":{"n":1},"server_id":"x","tool_name":"look"}`) ||
 		!strings.Contains(m.GetExtJson(), `"use_new_flow":true`) || !strings.Contains(m.GetExtJson(), `"tool_result":"before"`) {
 		t.Errorf("%v", m)
 	}
@@ -331,6 +332,10 @@ func TestMessageTypes(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	r.called("", failure("NETWORK_ERROR", "down"))
+	r.want("message:task/1 msg_pre_deal:completed msg_deal:running")
+	if m := r.message(); !strings.Contains(m.GetExtJson(), `"mcp_error":{"class":"network","message":"down","server":"x"}`) {
+		t.Errorf("%v", m)
+	}
 	a := r.pop("", asks[flow.Respond])
 	if q := a.Action.(flow.Ask).Question.(flow.Respond); q.MessageType != resultMessage {
 		t.Errorf("%v", q)
@@ -344,6 +349,31 @@ func TestMessageTypes(t *testing.T) {
 	r.summarizes("", "")
 	r.want(beforeDeal + "msg_pre_deal:completed silent:the_agent_wrote_the_message_itself")
 	r.status(success)
+}
+
+// B11: in phases, a named server that cannot be used is reported, and the reply explains it. A call that a person refuses is no error of its server.
+func TestErrorsInPhases(t *testing.T) {
+	r := newRig(t, inPhases, func(h *storagev1.TaskHead) { h.McpIds = []string{"x", "down"} })
+	r.lists("x", "down")
+	r.want("received thinking load_llm_tool:running message:task/1 load_llm_tool:completed prepare_context:running")
+	r.summarizes("", "")
+	r.crash()
+	a := r.pop("", asks[flow.Respond])
+	if q := a.Action.(flow.Ask).Question.(flow.Respond); !slices.Equal(q.Errors, []string{"The MCP server down failed: it is down"}) {
+		t.Errorf("%v", q)
+	}
+	r.must(a.Lane, flow.Responded{Text: "down is down"})
+	r.status(success)
+
+	r = newRig(t, inPhases, func(h *storagev1.TaskHead) { h.Chat.Call = &storagev1.ChatCall{ToolId: "x/write"} })
+	r.must(r.pop("", asks[flow.ListTools]).Lane, flow.ToolsListed{Tools: &storagev1.ToolsLoaded{}, Call: planned("x/write")})
+	r.summarizes("", "")
+	if err := r.command(&storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: "wait-1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if r.responds(flow.Responded{Text: "not written"}); strings.Contains(r.message().GetExtJson(), "mcp_error") || strings.Count(r.all(), "message:") != 2 {
+		t.Errorf("%s", r.all())
+	}
 }
 
 // B12: the phase that fails says so.

@@ -2,10 +2,12 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/executor-svc/internal/flow"
+	chatv1 "pawl.dev/executor-svc/internal/flow/chat/v1"
 	"pawl.dev/executor-svc/internal/flow/step"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -52,10 +54,15 @@ func (r *rules) beginPhases(l step.Lane) {
 	r.listTools(l)
 }
 
-// toolsLoaded ends load_llm_tool and begins prepare_context. call is the call that the message asks for, or nil.
-func (r *rules) toolsLoaded(l step.Lane, call *flow.PlannedStep) {
-	if call != nil {
+// toolsLoaded ends load_llm_tool and begins prepare_context. It reports the servers that the task names and that cannot be used.
+func (r *rules) toolsLoaded(l step.Lane, in flow.ToolsListed) {
+	if call := in.Call; call != nil {
 		l.State.Queue = []*storagev1.QueuedStep{{Step: step.NewStep(call), Problem: call.Problem}}
+	}
+	for _, s := range r.unusable(in.Tools) {
+		e := cut(&storagev1.ErrorNote{ErrMsg: s.GetMessage(), Reason: s.GetReason()})
+		r.Servers = append(r.Servers, &chatv1.Server{McpId: s.GetMcpId(), Status: serverFailed, Error: e})
+		r.postError(s.GetMcpId(), e)
 	}
 	r.leave()
 	r.enter()
@@ -115,7 +122,11 @@ func (r *rules) deal(l step.Lane) {
 }
 
 func (r *rules) respond(l step.Lane) {
-	l.Ask(phaseRespond, flow.Respond{MessageType: r.GetMsgType(), MustComplete: r.chat().GetRounds() >= maxRounds})
+	q := flow.Respond{MessageType: r.GetMsgType(), MustComplete: r.chat().GetRounds() >= maxRounds}
+	for _, s := range r.GetServers() {
+		q.Errors = append(q.Errors, errorText(s.GetMcpId(), s.GetError()))
+	}
+	l.Ask(phaseRespond, q)
 }
 
 // responded ends msg_deal and posts the next call or the reply.
@@ -124,12 +135,14 @@ func (r *rules) responded(l step.Lane, in flow.Responded) {
 		l.FailTask(in.Err)
 		return
 	}
-	m := &storagev1.TopicMessage{Text: in.Text, Media: in.Media}
-	r.Decision = "complete"
+	m := &storagev1.TopicMessage{Text: in.Text}
 	if in.Call != nil && r.chat().GetRounds() < maxRounds {
 		r.Decision = "continue"
-		m.Rounds = r.chat().GetRounds() + 1
+		m.Rounds, m.EarlierTasks = r.chat().GetRounds()+1, append(slices.Clone(r.chat().GetEarlierTasks()), r.task.ID)
 		m.ExtJson = r.ext(callFields(in))
+	} else {
+		r.Decision = "complete"
+		replyWith(m, in.Gathered)
 	}
 	r.leave()
 	r.enter()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -105,14 +104,36 @@ func (r *rules) postEnd(f *storagev1.Fact) {
 	}
 }
 
-// postError reports a failed server as a message, which the agent explains in a task of its own.
+// postError reports a failed server as a message, which the agent's reply explains (B11).
 func (r *rules) postError(server string, e *storagev1.ErrorNote) {
+	spoke := r.GetSpoke()
 	r.postMessage(&storagev1.TopicMessage{
-		Text: "The MCP server " + server + " failed: " + e.GetErrMsg(),
+		Text: errorText(server, e),
 		ExtJson: r.ext(map[string]any{"auto_trigger": true, "mcp_error": map[string]string{
 			"class": classOf(e), "server": server, "message": e.GetErrMsg(),
 		}}),
 	})
+	r.Spoke = spoke
+}
+
+func errorText(server string, e *storagev1.ErrorNote) string {
+	return "The MCP server " + server + " failed: " + e.GetErrMsg()
+}
+
+// replyWith adds to a reply what the calls gave: the media, and in `ext` how the calls ended and how many media did not fit.
+func replyWith(m *storagev1.TopicMessage, g flow.Gathered) *storagev1.TopicMessage {
+	m.Media = g.Media
+	fields := map[string]any{}
+	if len(g.Results) > 0 {
+		fields["tool_results"] = g.Results
+	}
+	if g.MediaOmitted > 0 {
+		fields["media_omitted"] = g.MediaOmitted
+	}
+	if len(fields) > 0 {
+		m.ExtJson = toJSON(fields)
+	}
+	return m
 }
 
 // ext returns the JSON of a message's `ext` that is to be worked on like this task's message.
@@ -135,15 +156,6 @@ func toJSON(v any) string {
 		return "{}"
 	}
 	return string(raw)
-}
-
-// maxPassed is how many agents may pass a conversation on since a person wrote.
-const maxPassed = 5
-
-// mayDelegate reports whether the message can be delegated to an agent.
-func (r *rules) mayDelegate(to string) bool {
-	passed := r.chat().GetPassedBy()
-	return slices.Contains(r.chat().GetOtherAgents(), to) && !slices.Contains(passed, to) && len(passed) < maxPassed
 }
 
 // cut shortens an error for the state and the topic.

@@ -22,15 +22,7 @@ const (
 // useServers opens a lane for each server, at most maxServers. The plan has a subtask for each, so that the answer says what each has given. A
 // server that cannot be used has failed if the task names a few; otherwise the task does without it.
 func (r *rules) useServers(l step.Lane, in flow.ToolsListed) {
-	use := in.Servers[:min(len(in.Servers), maxServers)]
-	var failed []*storagev1.Skipped
-	if len(l.Task.Head.GetMcpIds()) <= maxServers {
-		for _, s := range in.Tools.GetSkipped() {
-			if slices.Contains(l.Task.Head.GetMcpIds(), s.GetMcpId()) {
-				failed = append(failed, s)
-			}
-		}
-	}
+	use, failed := in.Servers[:min(len(in.Servers), maxServers)], r.unusable(in.Tools)
 	plan := &storagev1.PlanCreated{MainTask: l.Checkpoint.GetName(), Revision: 1}
 	add := func(id string) {
 		r.Servers = append(r.Servers, &chatv1.Server{McpId: id, Status: serverPending})
@@ -58,6 +50,17 @@ func (r *rules) useServers(l step.Lane, in flow.ToolsListed) {
 	for _, id := range use {
 		r.selectTools(r.laneOf(l.Draft, id))
 	}
+}
+
+// unusable returns the servers that the task names and that cannot be used; none if the task names more than it may use.
+func (r *rules) unusable(tools *storagev1.ToolsLoaded) (failed []*storagev1.Skipped) {
+	ids := r.task.Head.GetMcpIds()
+	for _, s := range tools.GetSkipped() {
+		if len(ids) <= maxServers && slices.Contains(ids, s.GetMcpId()) {
+			failed = append(failed, s)
+		}
+	}
+	return failed
 }
 
 // laneOf returns the lane of a server that is in use.
@@ -184,18 +187,12 @@ func (r *rules) failServer(l step.Lane, e *storagev1.ErrorNote) {
 	r.endServer(l, serverFailed, e.GetErrMsg())
 }
 
-// endServer ends the work with a server. After the last one, the planner writes the reply; if all have failed, the reports are the reply.
+// endServer ends the work with a server. After the last one, the planner writes the reply, which also explains what failed.
 func (r *rules) endServer(l step.Lane, to executorv1.SubtaskStatus, summary string) {
 	l.Go()
 	setServer(l, r.server(l), to, summary)
 	l.Close()
-	lanes := l.Lanes()
-	if len(lanes) != 1 || lanes[0].State.GetId() != 0 {
-		return
+	if lanes := l.Lanes(); len(lanes) == 1 && lanes[0].State.GetId() == 0 {
+		r.reply(lanes[0])
 	}
-	if i := slices.IndexFunc(r.GetServers(), func(s *chatv1.Server) bool { return s.GetStatus() != serverFailed }); i < 0 {
-		l.FailTask(r.GetServers()[0].GetError())
-		return
-	}
-	r.reply(lanes[0])
 }

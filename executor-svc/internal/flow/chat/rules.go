@@ -111,7 +111,7 @@ func (r *rules) receive(l step.Lane) {
 	l.Ask(phaseDecide, flow.Decide{})
 }
 
-// decided continues as the planner decided. A message cannot be delegated to an agent that must not get it; the agent replies then.
+// decided continues as the planner decided. A message cannot be delegated to an agent that must not get it, and a delegated one is not ignored; the agent replies then.
 func (r *rules) decided(l step.Lane, in flow.Decided) {
 	if in.Err != nil {
 		l.FailTask(in.Err)
@@ -120,12 +120,15 @@ func (r *rules) decided(l step.Lane, in flow.Decided) {
 	d := &storagev1.AgentDecision{Kind: in.Kind, Reason: in.Reason}
 	switch in.Kind {
 	case conversationv1.AgentDecision_KIND_SILENT:
+		if r.chat().GetFromAgent() { // the message was delegated to this agent
+			d.Kind = conversationv1.AgentDecision_KIND_REPLY
+		}
 	case conversationv1.AgentDecision_KIND_ASK_HUMAN:
 		if in.Question == "" {
 			d.Kind = conversationv1.AgentDecision_KIND_REPLY
 		}
 	case conversationv1.AgentDecision_KIND_DELEGATE:
-		if d.DelegateTo = in.DelegateTo; !r.mayDelegate(in.DelegateTo) {
+		if d.DelegateTo = in.DelegateTo; !slices.Contains(r.chat().GetOtherAgents(), in.DelegateTo) {
 			d.Kind, d.DelegateTo = conversationv1.AgentDecision_KIND_REPLY, ""
 		}
 	default:
@@ -158,12 +161,9 @@ func (r *rules) say(l step.Lane, m *storagev1.TopicMessage) {
 // think begins the work on a reply.
 func (r *rules) think(l step.Lane) {
 	r.post(&storagev1.TopicFact{Kind: &storagev1.TopicFact_AgentThinking{AgentThinking: true}})
-	switch {
-	case r.chat().GetMcpError():
-		r.reply(l)
-	case r.chat().GetPhases():
+	if r.chat().GetPhases() {
 		r.beginPhases(l)
-	default:
+	} else {
 		r.listTools(l)
 	}
 }
@@ -183,7 +183,7 @@ func (r *rules) toolsListed(l step.Lane, in flow.ToolsListed) {
 	}
 	l.AddFact(&storagev1.Fact{Kind: &storagev1.Fact_ToolsLoaded{ToolsLoaded: in.Tools}})
 	if r.chat().GetPhases() {
-		r.toolsLoaded(l, in.Call)
+		r.toolsLoaded(l, in)
 	} else {
 		r.useServers(l, in)
 	}
@@ -247,11 +247,13 @@ func (r *rules) StepFailed(l step.Lane, s *storagev1.ActiveStep) {
 		e = timeoutError(s.GetToolId())
 	}
 	endCall(l)
-	if r.chat().GetPhases() {
-		r.callEnded(l)
-	} else {
+	if !r.chat().GetPhases() {
 		r.callFailed(l, e)
+		return
 	}
+	server, _ := flow.ToolName(s.GetToolId())
+	r.postError(server, cut(e))
+	r.callEnded(l)
 }
 
 // Rejected implements step.Rules: the agent goes on without the refused call.
@@ -278,8 +280,11 @@ func (*rules) WaitExpired(l step.Lane, e *storagev1.ErrorNote) { l.FailTask(e) }
 func (r *rules) Stopped(l step.Lane, reason string) {
 	spent, toolID := l.SpentRunTime() != "" && !l.State.GetCancelRequested(), l.State.GetStep().GetToolId()
 	endCall(l)
-	switch {
+	switch server, _ := flow.ToolName(toolID); {
 	case r.chat().GetPhases():
+		if spent {
+			r.postError(server, timeoutError(toolID))
+		}
 		r.callEnded(l)
 	case spent:
 		r.failServer(l, timeoutError(toolID))
@@ -344,6 +349,6 @@ func (r *rules) answered(l step.Lane, in flow.Answered) {
 	}
 	id := r.messageID(r.GetReply())
 	r.postStreamDone("", false)
-	r.postMessage(&storagev1.TopicMessage{Id: id, Text: in.FullAnswer, Media: in.Media})
+	r.postMessage(replyWith(&storagev1.TopicMessage{Id: id, Text: in.FullAnswer}, in.Gathered))
 	l.Answered(flow.Answered{FullAnswer: in.FullAnswer})
 }

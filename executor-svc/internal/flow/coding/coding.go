@@ -32,6 +32,9 @@ func (Flow) Kind() string { return Kind }
 // Accepts implements flow.Flow.
 func (Flow) Accepts(*storagev1.TaskHead) error { return nil }
 
+// Memory implements flow.Flow.
+func (Flow) Memory(*storagev1.TaskHead) flow.Memory { return flow.Memory{Turns: 3} }
+
 // Start implements flow.Flow.
 func (Flow) Start() *storagev1.Checkpoint { return step.NewCheckpoint(phaseCreatePlan) }
 

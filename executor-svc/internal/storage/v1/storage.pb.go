@@ -417,13 +417,13 @@ type Chat struct {
 	Phases bool `protobuf:"varint,10,opt,name=phases,proto3" json:"phases,omitempty"`
 	// The names of the agents that passed the message on, oldest first.
 	PassedBy []string `protobuf:"bytes,11,rep,name=passed_by,json=passedBy,proto3" json:"passed_by,omitempty"`
-	// The message is an agent's report of a failed server, which the agent explains.
-	McpError bool `protobuf:"varint,12,opt,name=mcp_error,json=mcpError,proto3" json:"mcp_error,omitempty"`
 	// The call that the message asks for; absent if it asks for none.
 	Call *ChatCall `protobuf:"bytes,13,opt,name=call,proto3" json:"call,omitempty"`
 	// The number of messages by which the process has re-entered itself.
 	Rounds uint32 `protobuf:"varint,14,opt,name=rounds,proto3" json:"rounds,omitempty"`
-	// The names of the other agents of the topic.
+	// The tasks by which it has done so, oldest first.
+	EarlierTasks []string `protobuf:"bytes,18,rep,name=earlier_tasks,json=earlierTasks,proto3" json:"earlier_tasks,omitempty"`
+	// The names of the other agents of the topic to which the message can be delegated.
 	OtherAgents []string `protobuf:"bytes,15,rep,name=other_agents,json=otherAgents,proto3" json:"other_agents,omitempty"`
 	// The share of the model's context that messages may take before the oldest are summarised; 0: the default.
 	ContextShare  float64 `protobuf:"fixed64,16,opt,name=context_share,json=contextShare,proto3" json:"context_share,omitempty"`
@@ -538,13 +538,6 @@ func (x *Chat) GetPassedBy() []string {
 	return nil
 }
 
-func (x *Chat) GetMcpError() bool {
-	if x != nil {
-		return x.McpError
-	}
-	return false
-}
-
 func (x *Chat) GetCall() *ChatCall {
 	if x != nil {
 		return x.Call
@@ -557,6 +550,13 @@ func (x *Chat) GetRounds() uint32 {
 		return x.Rounds
 	}
 	return 0
+}
+
+func (x *Chat) GetEarlierTasks() []string {
+	if x != nil {
+		return x.EarlierTasks
+	}
+	return nil
 }
 
 func (x *Chat) GetOtherAgents() []string {
@@ -2213,7 +2213,9 @@ type TopicMessage struct {
 	// The agent to whom it is delegated; empty if it is not.
 	DelegateTo string `protobuf:"bytes,12,opt,name=delegate_to,json=delegateTo,proto3" json:"delegate_to,omitempty"`
 	// The number of messages by which an agent's process has re-entered itself.
-	Rounds        uint32 `protobuf:"varint,13,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	Rounds uint32 `protobuf:"varint,13,opt,name=rounds,proto3" json:"rounds,omitempty"`
+	// The tasks by which it has done so, oldest first.
+	EarlierTasks  []string `protobuf:"bytes,14,rep,name=earlier_tasks,json=earlierTasks,proto3" json:"earlier_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2337,6 +2339,13 @@ func (x *TopicMessage) GetRounds() uint32 {
 		return x.Rounds
 	}
 	return 0
+}
+
+func (x *TopicMessage) GetEarlierTasks() []string {
+	if x != nil {
+		return x.EarlierTasks
+	}
+	return nil
 }
 
 // An agent's summary of the beginning of a topic.
@@ -7097,7 +7106,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"inputsJson\x12@\n" +
 	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12$\n" +
 	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\x12\x12\n" +
-	"\x04turn\x18\x17 \x01(\tR\x04turn\"\xe4\x03\n" +
+	"\x04turn\x18\x17 \x01(\tR\x04turn\"\xf2\x03\n" +
 	"\x04Chat\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x1d\n" +
 	"\n" +
@@ -7114,12 +7123,12 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x06decide\x18\t \x01(\bR\x06decide\x12\x16\n" +
 	"\x06phases\x18\n" +
 	" \x01(\bR\x06phases\x12\x1b\n" +
-	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12\x1b\n" +
-	"\tmcp_error\x18\f \x01(\bR\bmcpError\x12(\n" +
+	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12(\n" +
 	"\x04call\x18\r \x01(\v2\x14.storage.v1.ChatCallR\x04call\x12\x16\n" +
-	"\x06rounds\x18\x0e \x01(\rR\x06rounds\x12!\n" +
+	"\x06rounds\x18\x0e \x01(\rR\x06rounds\x12#\n" +
+	"\rearlier_tasks\x18\x12 \x03(\tR\fearlierTasks\x12!\n" +
 	"\fother_agents\x18\x0f \x03(\tR\votherAgents\x12#\n" +
-	"\rcontext_share\x18\x10 \x01(\x01R\fcontextShare\"d\n" +
+	"\rcontext_share\x18\x10 \x01(\x01R\fcontextShareJ\x04\b\f\x10\r\"d\n" +
 	"\bChatCall\x12\x17\n" +
 	"\atool_id\x18\x01 \x01(\tR\x06toolId\x12\x1d\n" +
 	"\n" +
@@ -7256,7 +7265,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x03url\x18\f \x01(\tR\x03url\"\\\n" +
 	"\x0fParticipantLeft\x129\n" +
 	"\vparticipant\x18\x01 \x01(\v2\x17.storage.v1.ParticipantR\vparticipant\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\x8e\x03\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xb3\x03\n" +
 	"\fTopicMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06sender\x18\x02 \x01(\tR\x06sender\x12\x1d\n" +
@@ -7273,7 +7282,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12\x1f\n" +
 	"\vdelegate_to\x18\f \x01(\tR\n" +
 	"delegateTo\x12\x16\n" +
-	"\x06rounds\x18\r \x01(\rR\x06rounds\"O\n" +
+	"\x06rounds\x18\r \x01(\rR\x06rounds\x12#\n" +
+	"\rearlier_tasks\x18\x0e \x03(\tR\fearlierTasks\"O\n" +
 	"\fTopicSummary\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +

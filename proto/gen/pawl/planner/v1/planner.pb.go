@@ -2512,7 +2512,7 @@ type GenerateAnswerRequest struct {
 	CutShort string `protobuf:"bytes,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	// The subtasks of the task's plan, in its order; none if the task has no plan. The answer says what each reached, and what failed.
 	Subtasks []*SubtaskState `protobuf:"bytes,3,rep,name=subtasks,proto3" json:"subtasks,omitempty"`
-	// The goal is the agent's own report of an error. The answer explains the error to the people of the conversation, and says what they can do.
+	// Subtasks failed because of their MCP servers. The answer explains the errors to the people of the conversation, and says what they can do.
 	ExplainError  bool `protobuf:"varint,4,opt,name=explain_error,json=explainError,proto3" json:"explain_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3889,7 +3889,9 @@ type RespondRequest struct {
 	// The kind of the message: `user_new_msg`, `agent_msg`, `agent_toolcall_msg` or `result_msg`; may be empty.
 	MessageType string `protobuf:"bytes,2,opt,name=message_type,json=messageType,proto3" json:"message_type,omitempty"`
 	// No further call can be made: the decision is COMPLETE.
-	MustComplete  bool `protobuf:"varint,3,opt,name=must_complete,json=mustComplete,proto3" json:"must_complete,omitempty"`
+	MustComplete bool `protobuf:"varint,3,opt,name=must_complete,json=mustComplete,proto3" json:"must_complete,omitempty"`
+	// What failed besides the calls in the context, such as servers that cannot be used. The reply explains it.
+	Errors        []string `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3945,6 +3947,13 @@ func (x *RespondRequest) GetMustComplete() bool {
 	return false
 }
 
+func (x *RespondRequest) GetErrors() []string {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
 // RespondResponse is the response to a message.
 type RespondResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3952,8 +3961,8 @@ type RespondResponse struct {
 	Decision RespondDecision `protobuf:"varint,1,opt,name=decision,proto3,enum=pawl.planner.v1.RespondDecision" json:"decision,omitempty"`
 	// The call that comes next; only with CONTINUE.
 	NextCall *PlannedStep `protobuf:"bytes,2,opt,name=next_call,json=nextCall,proto3" json:"next_call,omitempty"`
-	// COMPLETE: the reply. CONTINUE: the text of the message that asks for the call. It repeats what has to be known to answer the first message, because the next
-	// request has only the conversation and the call's result.
+	// COMPLETE: the reply. CONTINUE: the text of the message that asks for the call. It repeats what was asked for, because it is the goal of the next request, which has
+	// the results of all calls so far.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// What the answer cost.
 	Usage         *v1.Usage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -5364,11 +5373,12 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x17SummarizeMemoryResponse\x12\x18\n" +
 	"\asummary\x18\x01 \x01(\tR\asummary\x12+\n" +
 	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\x12)\n" +
-	"\x10covered_messages\x18\x03 \x01(\rR\x0fcoveredMessages\"\xa1\x01\n" +
+	"\x10covered_messages\x18\x03 \x01(\rR\x0fcoveredMessages\"\xc3\x01\n" +
 	"\x0eRespondRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12*\n" +
 	"\fmessage_type\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x182R\vmessageType\x12#\n" +
-	"\rmust_complete\x18\x03 \x01(\bR\fmustComplete\"\xcb\x01\n" +
+	"\rmust_complete\x18\x03 \x01(\bR\fmustComplete\x12 \n" +
+	"\x06errors\x18\x04 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10dR\x06errors\"\xcb\x01\n" +
 	"\x0fRespondResponse\x12<\n" +
 	"\bdecision\x18\x01 \x01(\x0e2 .pawl.planner.v1.RespondDecisionR\bdecision\x129\n" +
 	"\tnext_call\x18\x02 \x01(\v2\x1c.pawl.planner.v1.PlannedStepR\bnextCall\x12\x12\n" +
