@@ -241,7 +241,7 @@ func (p *talk) events(ctx context.Context, by member, agent string, each func(*c
 		return agent != "" && e.GetAgent() != agent || each(e)
 	})
 	if err != nil {
-		p.t.Fatalf("watching: %v", err)
+		p.t.Fatalf("watching after event %d: %v", after, err)
 	}
 	p.seen[agent] = after
 }
