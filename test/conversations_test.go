@@ -229,7 +229,10 @@ func (p *talk) resume(a *conversationv1.WaitAnswer) *executorv1.ResumeTaskReques
 // events reads the events of an agent's work, or all, until each returns false.
 func (p *talk) events(ctx context.Context, by member, agent string, each func(*conversationv1.TopicEvent) bool) {
 	p.t.Helper()
-	after := max(p.seen[agent], p.topic.GetLastSeq())
+	after := p.seen[agent]
+	if !p.GetFromStart() {
+		after = max(after, p.topic.GetLastSeq())
+	}
 	err := by.WatchTopic(ctx, p.topic.GetId(), after, func(e *conversationv1.TopicEvent) bool {
 		if e.GetSeq() != after+1 {
 			p.t.Errorf("event %d follows event %d", e.GetSeq(), after)

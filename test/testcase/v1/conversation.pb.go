@@ -42,7 +42,9 @@ type Conversation struct {
 	// The senders and texts of all messages at the end that were not rolled back, as `sender: text`, oldest first; not compared if there are none.
 	Messages []string `protobuf:"bytes,7,rep,name=messages,proto3" json:"messages,omitempty"`
 	// The file `effects.txt` of the case's folder: one line per call of a tool with an effect.
-	Effects       []string `protobuf:"bytes,8,rep,name=effects,proto3" json:"effects,omitempty"`
+	Effects []string `protobuf:"bytes,8,rep,name=effects,proto3" json:"effects,omitempty"`
+	// The events are read from the first one on; otherwise from those after the topic's creation.
+	FromStart     bool `protobuf:"varint,9,opt,name=from_start,json=fromStart,proto3" json:"from_start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -131,6 +133,13 @@ func (x *Conversation) GetEffects() []string {
 		return x.Effects
 	}
 	return nil
+}
+
+func (x *Conversation) GetFromStart() bool {
+	if x != nil {
+		return x.FromStart
+	}
+	return false
 }
 
 // What happens next.
@@ -515,7 +524,7 @@ var File_testcase_v1_conversation_proto protoreflect.FileDescriptor
 
 const file_testcase_v1_conversation_proto_rawDesc = "" +
 	"\n" +
-	"\x1etestcase/v1/conversation.proto\x12\vtestcase.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a pawl/conversation/v1/event.proto\x1a pawl/conversation/v1/topic.proto\x1a(pawl/conversation/v1/topic_service.proto\x1a\x1bpawl/executor/v1/task.proto\x1a\x1atestcase/v1/testcase.proto\"\xf0\x02\n" +
+	"\x1etestcase/v1/conversation.proto\x12\vtestcase.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a pawl/conversation/v1/event.proto\x1a pawl/conversation/v1/topic.proto\x1a(pawl/conversation/v1/topic_service.proto\x1a\x1bpawl/executor/v1/task.proto\x1a\x1atestcase/v1/testcase.proto\"\x8f\x03\n" +
 	"\fConversation\x12\x14\n" +
 	"\x05about\x18\x01 \x01(\tR\x05about\x12\x14\n" +
 	"\x05shows\x18\x02 \x03(\tR\x05shows\x12=\n" +
@@ -524,7 +533,9 @@ const file_testcase_v1_conversation_proto_rawDesc = "" +
 	"\x05turns\x18\x05 \x03(\v2\x17.google.protobuf.StructR\x05turns\x12$\n" +
 	"\x04acts\x18\x06 \x03(\v2\x10.testcase.v1.ActR\x04acts\x12\x1a\n" +
 	"\bmessages\x18\a \x03(\tR\bmessages\x12\x18\n" +
-	"\aeffects\x18\b \x03(\tR\aeffects\x1aR\n" +
+	"\aeffects\x18\b \x03(\tR\aeffects\x12\x1d\n" +
+	"\n" +
+	"from_start\x18\t \x01(\bR\tfromStart\x1aR\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
 	"\x05value\x18\x02 \x01(\v2\x17.pawl.executor.v1.AgentR\x05value:\x028\x01\"\xb9\x04\n" +
