@@ -94,7 +94,7 @@ type talk struct {
 
 	topic *conversationv1.Topic
 	wait  *conversationv1.Message // the newest message that asks
-	seen  map[string]uint64       // by the agent whose events were read
+	seen  map[string]uint64       // by the agent and the messages whose events were read
 }
 
 func (p *talk) read(file string) {
@@ -226,10 +226,10 @@ func (p *talk) resume(a *conversationv1.WaitAnswer) *executorv1.ResumeTaskReques
 	return req
 }
 
-// events reads the events of an agent's work, or all, until each returns false.
-func (p *talk) events(ctx context.Context, by member, agent string, each func(*conversationv1.TopicEvent) bool) {
+// events reads the events of an agent's work on messages, or all, until each returns false.
+func (p *talk) events(ctx context.Context, by member, agent, messages string, each func(*conversationv1.TopicEvent) bool) {
 	p.t.Helper()
-	after := p.seen[agent]
+	after, about := p.seen[agent+messages], regexp.MustCompile(messages)
 	if !p.GetFromStart() {
 		after = max(after, p.topic.GetLastSeq())
 	}
@@ -241,18 +241,18 @@ func (p *talk) events(ctx context.Context, by member, agent string, each func(*c
 		if e.GetNewMessage().GetWait() != nil {
 			p.wait = e.GetNewMessage()
 		}
-		return agent != "" && e.GetAgent() != agent || each(e)
+		return agent != "" && e.GetAgent() != agent || !about.MatchString(e.GetMessageId()) || each(e)
 	})
 	if err != nil {
 		p.t.Fatalf("watching after event %d: %v", after, err)
 	}
-	p.seen[agent] = after
+	p.seen[agent+messages] = after
 }
 
 // until reads events until one is as described.
 func (p *talk) until(ctx context.Context, by member, want *conversationv1.TopicEvent) {
 	p.t.Helper()
-	p.events(ctx, by, want.GetAgent(), func(e *conversationv1.TopicEvent) bool {
+	p.events(ctx, by, want.GetAgent(), "", func(e *conversationv1.TopicEvent) bool {
 		return len(differences(want.ProtoReflect(), e.ProtoReflect())) > 0
 	})
 }
@@ -262,7 +262,7 @@ func (p *talk) expect(ctx context.Context, by member, want *testcasev1.Expected)
 	p.t.Helper()
 	var got []*conversationv1.TopicEvent
 	differ := func(i int) []string { return differences(want.GetEvents()[i].ProtoReflect(), got[i].ProtoReflect()) }
-	p.events(ctx, by, want.GetAgent(), func(e *conversationv1.TopicEvent) bool {
+	p.events(ctx, by, want.GetAgent(), want.GetMessageId(), func(e *conversationv1.TopicEvent) bool {
 		n := len(got)
 		if c := e.GetStreamChunk(); n > 0 && c != nil && got[n-1].GetStreamChunk().GetReplyId() == c.GetReplyId() {
 			got[n-1].GetStreamChunk().Text += c.GetText()

@@ -41,14 +41,14 @@ func (j *topic) Records(_ context.Context, id string, after uint64, _ int) ([]jo
 	if !ok {
 		return nil, journal.ErrNotFound
 	}
-	return all[min(int(after), len(all)):], nil //nolint:gosec // few
+	return all[min(int(after), len(all)):], nil
 }
 
 // talk returns a topic with n messages, of which every second one is the agent's.
 func talk(n int) *topic {
 	j := &topic{}
 	for i := 1; i <= n; i++ {
-		j.messages = append(j.messages, journal.TopicMessage{Seq: uint64(i), TopicMessage: &storagev1.TopicMessage{ //nolint:gosec // few
+		j.messages = append(j.messages, journal.TopicMessage{Seq: uint64(i), TopicMessage: &storagev1.TopicMessage{
 			Sender: []string{"bob", "ann"}[i%2], FromAgent: i%2 == 0, Text: fmt.Sprint(i),
 		}})
 	}

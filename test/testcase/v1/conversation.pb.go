@@ -407,7 +407,9 @@ type Expected struct {
 	// Only the events of this agent's work; empty: all events.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The events.
-	Events        []*v11.TopicEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*v11.TopicEvent `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	// Only those about the messages whose id matches this regular expression, from the first one on.
+	MessageId     string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +456,13 @@ func (x *Expected) GetEvents() []*v11.TopicEvent {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *Expected) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
 }
 
 // A request that the model got.
@@ -554,10 +563,12 @@ const file_testcase_v1_conversation_proto_rawDesc = "" +
 	"\x05asked\x18\v \x01(\v2\x12.testcase.v1.AskedH\x00R\x05asked\x128\n" +
 	"\x05until\x18\f \x01(\v2 .pawl.conversation.v1.TopicEventH\x00R\x05until\x12.\n" +
 	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\x05\n" +
-	"\x03act\"Z\n" +
+	"\x03act\"y\n" +
 	"\bExpected\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x128\n" +
-	"\x06events\x18\x02 \x03(\v2 .pawl.conversation.v1.TopicEventR\x06events\"U\n" +
+	"\x06events\x18\x02 \x03(\v2 .pawl.conversation.v1.TopicEventR\x06events\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\"U\n" +
 	"\x05Asked\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x1a\n" +
 	"\bcontains\x18\x02 \x03(\tR\bcontains\x12\x14\n" +
