@@ -29,7 +29,7 @@ func TestHistoryFitsIntoARequest(t *testing.T) {
 		}}})
 	}
 	task := &flow.Task{Head: &storagev1.TaskHead{}, State: &storagev1.Checkpoint{}}
-	s := New(Config{}, nil, nil, slog.New(slog.DiscardHandler)).Session("t", 1, task.Head, nil)
+	s := New(Config{}, nil, nil, slog.New(slog.DiscardHandler)).Session("t", 1, task.Head, Memory{})
 	s.ReadOutput = func(_ context.Context, seq uint64) (string, error) { return stored[seq], nil }
 	c := s.context(task, log, nil)
 	full, held, err := s.withOutputs(t.Context(), c)
