@@ -88,7 +88,7 @@ func (s *Session) readPart(ctx context.Context, e *history.Entry, in part) (stri
 	return string(raw), err
 }
 
-// text returns the text of a step: its error, or its message followed by its structured output. If the message is JSON, it is the whole text.
+// text returns the text of a step: that of its error or of its output.
 func (r *outputReader) text(ctx context.Context, e *history.Entry) (string, error) {
 	if e.Status != executorv1.StepStatus_STEP_STATUS_SUCCESS {
 		return e.Error.GetErrMsg(), nil
@@ -97,16 +97,21 @@ func (r *outputReader) text(ctx context.Context, e *history.Entry) (string, erro
 	if err != nil {
 		return "", err
 	}
+	return outputText(raw), nil
+}
+
+// outputText returns the text of an output: its message, followed by its structured part unless the message is JSON itself.
+func outputText(raw string) string {
 	var out stepOutput
 	if json.Unmarshal([]byte(raw), &out) != nil {
-		return raw, nil
+		return raw
 	}
 	var structured bytes.Buffer
 	if len(out.Structured) == 0 || string(out.Structured) == "null" || json.Valid([]byte(out.Message)) || json.Compact(&structured, out.Structured) != nil {
-		return out.Message, nil
+		return out.Message
 	}
 	if out.Message == "" {
-		return structured.String(), nil
+		return structured.String()
 	}
-	return out.Message + "\n" + structured.String(), nil
+	return out.Message + "\n" + structured.String()
 }

@@ -73,7 +73,7 @@ func (l *lines) next() (inputLine, error) {
 	for {
 		part, err := l.src.ReadSlice('\n')
 		l.read += len(part)
-		if long.tail == nil && l.stalled.Load() {
+		if l.dropped(long) {
 			return inputLine{}, ErrStalled
 		}
 		whole := err == nil && l.kept == 0
@@ -95,16 +95,9 @@ func (l *lines) next() (inputLine, error) {
 			keep := min(len(long.tail), tailSize-len(part))
 			long.tail = append(long.tail[:copy(long.tail, long.tail[len(long.tail)-keep:])], part...)
 		}
-		switch ended := err == nil || errors.Is(err, io.EOF) && l.kept > 0; {
-		case ended:
-			if long.tail != nil {
-				return long, nil
-			}
-			l.held.goesOn()
-			if long = l.join(); l.stalled.Load() {
-				return inputLine{}, ErrStalled
-			}
-			return long, nil
+		switch {
+		case err == nil || errors.Is(err, io.EOF) && l.kept > 0:
+			return l.end(long)
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return inputLine{}, err
 		case long.tail != nil && l.skippedTooMuch(skipStart):
@@ -112,6 +105,22 @@ func (l *lines) next() (inputLine, error) {
 		}
 	}
 }
+
+// end returns a line that was read to its end; long is its beginning and tail if it is too long.
+func (l *lines) end(long inputLine) (inputLine, error) {
+	if long.tail != nil {
+		return long, nil
+	}
+	l.held.goesOn()
+	line := l.join()
+	if l.stalled.Load() {
+		return inputLine{}, ErrStalled
+	}
+	return line, nil
+}
+
+// dropped reports whether the beginning of a line was dropped; of a line that is too long, it was used already.
+func (l *lines) dropped(long inputLine) bool { return long.tail == nil && l.stalled.Load() }
 
 // keep appends a part of a long line.
 func (l *lines) keep(part []byte) {
