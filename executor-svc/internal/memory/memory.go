@@ -54,7 +54,7 @@ func Load(ctx context.Context, j Journal, id string, head *storagev1.TaskHead, w
 		m.Steps = append(steps, m.Steps...)
 	}
 	if head.GetChat() != nil && want.Messages > 0 {
-		err = messages(ctx, j, head.GetChat(), want, &m)
+		err = messages(ctx, j, id, head.GetChat(), want, &m)
 	}
 	return m, err
 }
@@ -99,8 +99,9 @@ func steps(ctx context.Context, j Journal, id string) ([]*history.Entry, error) 
 	}
 }
 
-// messages loads the newest messages before the one that the task answers, and the agent's summary.
-func messages(ctx context.Context, j Journal, chat *storagev1.Chat, want flow.Memory, m *runner.Memory) error {
+// messages loads the newest messages before the one that the task answers, and the agent's summary. What the agent has posted since, while the message
+// was queued, is before it for the agent: a summary reaches to the seq before the message then.
+func messages(ctx context.Context, j Journal, task string, chat *storagev1.Chat, want flow.Memory, m *runner.Memory) error {
 	summary, err := j.Summary(ctx, chat.GetTopicId(), chat.GetAgent())
 	if err != nil && !errors.Is(err, journal.ErrNotFound) {
 		return err
@@ -110,7 +111,7 @@ func messages(ctx context.Context, j Journal, chat *storagev1.Chat, want flow.Me
 	}
 	m.Summary = summary.GetText()
 	size := 0
-	q := journal.MessageQuery{TopicID: chat.GetTopicId(), From: chat.GetMessageSeq(), MaxBytes: readBytes}
+	q := journal.MessageQuery{TopicID: chat.GetTopicId(), MaxBytes: readBytes}
 	for more := true; more && len(m.Messages) < want.Messages; {
 		q.Limit = want.Messages - len(m.Messages)
 		page, err := j.Messages(ctx, q)
@@ -122,16 +123,18 @@ func messages(ctx context.Context, j Journal, chat *storagev1.Chat, want flow.Me
 		}
 		more = page.More
 		for _, message := range page.Messages {
+			fromSelf := message.GetFromAgent() && message.GetSender() == chat.GetAgent()
+			since := message.Seq > chat.GetMessageSeq() && fromSelf && !strings.HasPrefix(message.GetId(), task+"/") // not by this task, before a crash
+			if q.From = message.Seq; q.From >= chat.GetMessageSeq() && !since {
+				continue
+			}
 			text := truncate(textOf(message.TopicMessage), want.MessageLength)
 			if size += len(text); size > messageBytes || want.AfterSummary && message.Seq <= summary.GetToSeq() {
 				more = false
 				break
 			}
-			q.From = message.Seq
 			if text != "" { // as the answer to a wait may be
-				m.Messages = append(m.Messages, runner.Message{
-					Seq: message.Seq, Sender: message.GetSender(), FromSelf: message.GetFromAgent() && message.GetSender() == chat.GetAgent(), Text: text,
-				})
+				m.Messages = append(m.Messages, runner.Message{Seq: min(message.Seq, chat.GetMessageSeq()-1), Sender: message.GetSender(), FromSelf: fromSelf, Text: text})
 			}
 		}
 	}

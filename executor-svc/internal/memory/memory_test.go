@@ -27,7 +27,11 @@ func (j *topic) Summary(context.Context, string, string) (*storagev1.TopicSummar
 
 // Messages returns pages of at most 3 messages.
 func (j *topic) Messages(_ context.Context, q journal.MessageQuery) (page journal.MessagePage, err error) {
-	for _, m := range slices.Backward(j.messages[:q.From-1]) {
+	before := j.messages
+	if q.From > 0 {
+		before = before[:q.From-1]
+	}
+	for _, m := range slices.Backward(before) {
 		if page.More = len(page.Messages) == min(q.Limit, 3); page.More {
 			break
 		}
@@ -49,7 +53,7 @@ func talk(n int) *topic {
 	j := &topic{}
 	for i := 1; i <= n; i++ {
 		j.messages = append(j.messages, journal.TopicMessage{Seq: uint64(i), TopicMessage: &storagev1.TopicMessage{
-			Sender: []string{"bob", "ann"}[i%2], FromAgent: i%2 == 0, Text: fmt.Sprint(i),
+			Id: fmt.Sprintf("task%d/1", i), Sender: []string{"bob", "ann"}[i%2], FromAgent: i%2 == 0, Text: fmt.Sprint(i),
 		}})
 	}
 	return j
@@ -83,13 +87,19 @@ func TestMessages(t *testing.T) {
 	}{
 		{20, flow.Memory{Messages: 6, MessageLength: 500}, "so far", "14 15 16 17 18 19"},
 		{20, flow.Memory{Messages: 1000, AfterSummary: true}, "so far", "13 14 15 16 17 18 19"},
-		{5, flow.Memory{Messages: 6}, "", "1 2 3 4"}, // the summary is of later messages
-		{1, flow.Memory{Messages: 6}, "", ""},
+		{13, flow.Memory{Messages: 1000, AfterSummary: true}, "so far", "14 16 18 20"}, // what the agent posted while the message was queued
+		{5, flow.Memory{Messages: 9}, "", "4 6 8 10 12 14 16 18 20"},                   // the summary is of later messages
+		{1, flow.Memory{Messages: 2}, "", "18 20"},
 		{20, flow.Memory{}, "", ""},
 	} {
 		if summary, texts := load(t, j, c.seq, c.want); summary != c.summary || texts != c.texts {
 			t.Errorf("%v before %d: %q, %q", c.want, c.seq, summary, texts)
 		}
+	}
+	j = talk(8)
+	j.messages[5].Id = "task/1" // by the task itself, before it was continued
+	if _, texts := load(t, j, 3, flow.Memory{Messages: 6}); texts != "1 2 4 8" {
+		t.Errorf("%q", texts)
 	}
 	j = talk(4)
 	j.messages[1].Text = "" // as the answer to a wait
