@@ -90,7 +90,7 @@ func (b *Budget) isCrowded(user string) bool {
 const (
 	// reserveWait is how long a request waits for memory. Each new gRPC call of a user counts for the largest request until its own has arrived, so if the
 	// processor is busy, even small calls wait for each other for a while.
-	reserveWait = 10 * time.Second
+	reserveWait = 3 * time.Second
 	// retryAfter is when a refused client is told to come back.
 	retryAfter = time.Second
 )

@@ -140,7 +140,7 @@ func TestUp(t *testing.T) {
 // defaults returns the executor's settings if no flag sets them (A18, A21, A28).
 func defaults() executor.Config {
 	return executor.Config{
-		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, Retention: 720 * time.Hour,
+		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, MaxPosts: 30, Retention: 720 * time.Hour,
 		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRecoveries: 5, DrainTimeout: 8 * time.Second, WatchBytes: 64 << 20,
 	}
 }
