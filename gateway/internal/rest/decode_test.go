@@ -136,7 +136,7 @@ func TestDecodeOfHostileBodiesIsCheap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			err := decode([]byte(test.body), test.into)
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > 20*time.Second { // it takes hours if each field costs as much as all before it
 				t.Errorf("it took %s", took)
 			}
 			if err == nil || !strings.Contains(err.Error(), test.detail) {

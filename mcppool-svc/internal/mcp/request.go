@@ -188,7 +188,7 @@ func (c *client) unwrap(r response) (json.RawMessage, error) {
 	if r.err == nil {
 		return r.result, nil
 	}
-	if c.isDone() && r.err.Lost && r.err.Kind == Unavailable {
+	if c.isDone() && (r.err.Kind == Interrupted || r.err.Lost && r.err.Kind == Unavailable) { // the end of the connection interrupted it
 		return nil, c.lost(r.err.MayHaveRun)
 	}
 	e := *r.err
