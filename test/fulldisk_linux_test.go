@@ -103,7 +103,7 @@ func TestFullDisk(t *testing.T) {
 					},
 				} {
 					began := time.Now()
-					if err := command(); reason(err) != "STORAGE_ERROR" || time.Since(began) > 5*time.Second {
+					if err := command(); reason(err) != "STORAGE_ERROR" || time.Since(began) > 20*time.Second {
 						t.Errorf("%s over %s: after %s: %v", what, name, time.Since(began), err)
 					}
 				}
