@@ -123,9 +123,7 @@ func messages(ctx context.Context, j Journal, task string, chat *storagev1.Chat,
 		}
 		more = page.More
 		for _, message := range page.Messages {
-			fromSelf := message.GetFromAgent() && message.GetSender() == chat.GetAgent()
-			since := message.Seq > chat.GetMessageSeq() && fromSelf && !strings.HasPrefix(message.GetId(), task+"/") // not by this task, before a crash
-			if q.From = message.Seq; q.From >= chat.GetMessageSeq() && !since {
+			if q.From = message.Seq; !precedes(message, chat, task) {
 				continue
 			}
 			text := truncate(textOf(message.TopicMessage), want.MessageLength)
@@ -134,12 +132,26 @@ func messages(ctx context.Context, j Journal, task string, chat *storagev1.Chat,
 				break
 			}
 			if text != "" { // as the answer to a wait may be
-				m.Messages = append(m.Messages, runner.Message{Seq: min(message.Seq, chat.GetMessageSeq()-1), Sender: message.GetSender(), FromSelf: fromSelf, Text: text})
+				m.Messages = append(m.Messages, runner.Message{Seq: min(message.Seq, chat.GetMessageSeq()-1), Sender: message.GetSender(), FromSelf: isOwn(message, chat), Text: text})
 			}
 		}
 	}
 	slices.Reverse(m.Messages)
 	return nil
+}
+
+// precedes reports whether a message is before the one that the task answers for the agent: it is older, or the agent has posted it since, but not this
+// task before a crash.
+func precedes(message journal.TopicMessage, chat *storagev1.Chat, task string) bool {
+	if message.Seq <= chat.GetMessageSeq() {
+		return message.Seq < chat.GetMessageSeq()
+	}
+	return isOwn(message, chat) && !strings.HasPrefix(message.GetId(), task+"/")
+}
+
+// isOwn reports whether the agent of the task has posted a message.
+func isOwn(message journal.TopicMessage, chat *storagev1.Chat) bool {
+	return message.GetFromAgent() && message.GetSender() == chat.GetAgent()
 }
 
 // textOf returns a message's text, with the names of its media.
