@@ -14,6 +14,8 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/outbound"
+	"pawl.dev/services/seal"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/api"
@@ -27,6 +29,7 @@ import (
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/topic"
+	"pawl.dev/executor-svc/internal/webhook"
 )
 
 // ErrLocked is returned by New if another process uses the data folder.
@@ -58,6 +61,10 @@ type Config struct {
 	MaxRecoveries uint32 `aliases:"max-takeups" help:"Times that a task is recovered after crashes without progress." default:"5"`
 	// DrainTimeout is how long running tool calls may take to end when the service stops.
 	DrainTimeout time.Duration `help:"How long running tool calls may take to end when the service stops." default:"8s"`
+	// AllowWebhookAddresses are ranges of addresses that webhooks may post to beside public ones, also without TLS.
+	AllowWebhookAddresses []string `placeholder:"CIDR" help:"Private addresses to which webhooks may post, also without TLS, such as 127.0.0.0/8. May be repeated."`
+	// WebhookKey encrypts the secrets of webhooks: env:NAME or file:PATH; empty: a key in the data folder.
+	WebhookKey string `placeholder:"REF" help:"The key that encrypts the secrets of webhooks, env:NAME or file:PATH (32 bytes in base64); if empty, a file in the data folder."`
 	// WatchBytes bounds the bytes of events on their way to slow clients; one user gets at most half.
 	WatchBytes int64 `help:"Bytes of events on their way to slow clients; one user gets at most half." default:"67108864"`
 }
@@ -79,6 +86,7 @@ type Service struct {
 	tasks      *api.Tasks
 	hub        *topic.Hub
 	dispatcher *topic.Dispatcher
+	sender     *webhook.Sender
 }
 
 // New opens the journal. No task runs before Run.
@@ -88,6 +96,14 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the data folder: %w", err)
+	}
+	allowed, err := outbound.ParseRanges(cfg.AllowWebhookAddresses)
+	if err != nil {
+		return nil, err
+	}
+	box, err := openBox(cfg)
+	if err != nil {
+		return nil, err
 	}
 	store, err := bolt.Open(filepath.Join(cfg.DataDir, journalFile))
 	if err != nil {
@@ -112,14 +128,24 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		Flows:  flows,
 		Log:    deps.Log,
 	})
+	sender := webhook.New(webhook.Deps{Journal: j, Secrets: webhook.Secrets{Box: box}, Receivers: webhook.NewReceivers(allowed), Log: deps.Log})
 	tasks := api.NewTasks(api.Deps{
-		Engine: e, Journal: j, Hub: hub, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
+		Engine: e, Journal: j, Hub: hub, Sender: sender, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Posts: cfg.MaxPosts, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
 		StoreInfo: store.Info,
 	})
 	return &Service{
-		journal: j, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log},
+		journal: j, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log}, sender: sender,
 	}, nil
+}
+
+// openBox opens the key that encrypts the secrets of webhooks.
+func openBox(cfg Config) (*seal.Box, error) {
+	keys, err := seal.OpenKeys(seal.Source{Ref: cfg.WebhookKey, Flag: "--webhook-key", Getenv: os.LookupEnv, File: filepath.Join(cfg.DataDir, webhookKeyFile)})
+	if err != nil {
+		return nil, err
+	}
+	return seal.NewBox(keys...)
 }
 
 func flowsByName(all ...flow.Flow) map[string]flow.Flow {
@@ -137,14 +163,15 @@ func limits(cfg Config) *storagev1.Limits {
 	}
 }
 
-// Register adds ExecutorService, AgentService and TopicService to a server.
+// Register adds ExecutorService, AgentService, TopicService and WebhookService to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { s.tasks.Register(r) }
 
-// Run resumes tasks, dispatches messages of topics to agents, and runs tasks until ctx is done. It returns once running calls have ended, or soon after
+// Run resumes tasks, dispatches messages of topics to agents, delivers events to webhooks, and runs tasks until ctx is done. It returns once running calls have ended, or soon after
 // DrainTimeout.
 func (s *Service) Run(ctx context.Context) error {
 	var dispatching sync.WaitGroup
 	dispatching.Go(func() { s.dispatcher.Run(ctx) })
+	dispatching.Go(func() { s.sender.Run(ctx) })
 	defer dispatching.Wait()
 	stop := context.AfterFunc(ctx, s.hub.Stop)
 	defer stop()

@@ -22,6 +22,9 @@ type Problem = bolt.Problem
 // journalFile is the journal's name within a data folder.
 const journalFile = "journal.db"
 
+// webhookKeyFile is the name of the file of the key that encrypts the secrets of webhooks.
+const webhookKeyFile = "webhooks.key"
+
 // StoreInfo describes the journal of a data folder that no process uses. ErrLocked if a process uses the folder.
 func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)

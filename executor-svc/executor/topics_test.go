@@ -30,6 +30,7 @@ type user struct {
 	t      *testing.T
 	tasks  executorv1.ExecutorServiceClient
 	agents executorv1.AgentServiceClient
+	hooks  executorv1.WebhookServiceClient
 	conversationv1.TopicServiceClient
 }
 
@@ -46,7 +47,8 @@ func users(t *testing.T, r *rig) func(sub string) *user {
 func (r *rig) user(key string) *user {
 	conn := r.dial(key)
 	return &user{
-		t: r.t, tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn), TopicServiceClient: conversationv1.NewTopicServiceClient(conn),
+		t: r.t, tasks: executorv1.NewExecutorServiceClient(conn), agents: executorv1.NewAgentServiceClient(conn), hooks: executorv1.NewWebhookServiceClient(conn),
+		TopicServiceClient: conversationv1.NewTopicServiceClient(conn),
 	}
 }
 

@@ -3,9 +3,7 @@ package mcppool
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/services/conf"
+	"pawl.dev/services/outbound"
 	"pawl.dev/services/serve"
 )
 
@@ -149,23 +148,10 @@ func (c Config) validate() error {
 	if !process.LimitsWork && !c.childLimits().None() {
 		return errors.New("stdio servers can be limited on Linux only; leave max-child-memory-bytes and max-child-files out")
 	}
-	_, err := c.allowed()
+	_, err := outbound.ParseRanges(c.AllowAddresses)
 	return errors.Join(err, c.checkPeers(), oauth.CheckRedirect(c.LoginRedirectURI), oauth.CheckDocument(c.LoginClientMetadata))
 }
 
 func (c Config) childLimits() process.Limits {
 	return process.Limits{Memory: c.MaxChildMemoryBytes, Files: c.MaxChildFiles}
-}
-
-// allowed parses AllowAddresses.
-func (c Config) allowed() ([]netip.Prefix, error) {
-	list := make([]netip.Prefix, 0, len(c.AllowAddresses))
-	for _, text := range c.AllowAddresses {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("the range of allowed addresses %q cannot be read; write it like 10.1.0.0/16 or fd00::/8", text)
-		}
-		list = append(list, p.Masked())
-	}
-	return list, nil
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"net"
+	"path/filepath"
 	"slices"
 
 	"pawl.dev/mcppool-svc/internal/oauth"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
+	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/seal"
+	"pawl.dev/mcppool-svc/internal/sealed"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/seal"
 )
 
 // checkPeers returns an error if the configuration of the peers cannot be used.
@@ -38,7 +41,11 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, *se
 		return nil, nil, err
 	}
 	s.closers = append(s.closers, file.Close, func() error { s.forgetting.Wait(); return nil })
-	keys, err := seal.OpenKeys(s.cfg.TokenKey, s.cfg.DataDir, s.cfg.Environ)
+	source := seal.Source{Ref: s.cfg.TokenKey, Flag: "--token-key", Getenv: func(name string) (string, bool) { return process.Getenv(s.cfg.Environ, name) }}
+	if s.cfg.DataDir != "" {
+		source.File = filepath.Join(s.cfg.DataDir, sealed.KeyFile)
+	}
+	keys, err := seal.OpenKeys(source)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +54,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, *se
 		return nil, nil, err
 	}
 	// Registrations are encrypted below their versions: replicas may have different keys, and exchange plain values.
-	sealed, err := seal.Store(file, box, registry.BucketServers, replica.BucketHeld)
+	sealing, err := sealed.Store(file, box, registry.BucketServers, replica.BucketHeld)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +65,7 @@ func (s *Service) openStore(ctx context.Context, deps Deps) (*replica.Store, *se
 	if s.cfg.TokenKey == "" {
 		cfg.Local = oauth.Buckets() // each replica has its own key
 	}
-	st, err := replica.Open(sealed, cfg)
+	st, err := replica.Open(sealing, cfg)
 	if err != nil || len(s.cfg.Peers) == 0 {
 		return st, box, err
 	}

@@ -17,7 +17,7 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
-	"pawl.dev/mcppool-svc/internal/seal"
+	"pawl.dev/mcppool-svc/internal/sealed"
 	"pawl.dev/mcppool-svc/internal/store"
 )
 
@@ -160,7 +160,7 @@ func TestMissingKey(t *testing.T) {
 	t.Run("registered", func(t *testing.T) {
 		create(t, start(t, cfg).as("op"), web("web", "https://a.example/mcp", map[string]string{"A": secretText}))
 	})
-	key := filepath.Join(cfg.DataDir, seal.KeyFile)
+	key := filepath.Join(cfg.DataDir, sealed.KeyFile)
 	if err := os.Rename(key, key+".moved"); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestMissingKey(t *testing.T) {
 			_ = s.Close()
 			t.Fatal("the pool started without its key")
 		}
-		for _, want := range []string{"another key", "--token-key", seal.KeyFile, store.FileName} {
+		for _, want := range []string{"another key", "--token-key", sealed.KeyFile, store.FileName} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in: %v", want, err)
 			}

@@ -25,13 +25,13 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/oauth"
-	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/peer"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
-	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/outbound"
+	"pawl.dev/services/seal"
 	"pawl.dev/services/serve"
 )
 
@@ -99,7 +99,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	if s.pins, err = pin.Open(st, deps.Now); err != nil {
 		return err
 	}
-	allowed, err := s.cfg.allowed()
+	allowed, err := outbound.ParseRanges(s.cfg.AllowAddresses)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (s *Service) openLogins(st *replica.Store, box *seal.Box, allowed []netip.P
 	}
 	client := func(s *registry.Server) *http.Client { // without the server's headers
 		origin, err := url.Parse(s.HTTP.URL)
-		return outbound.NewBareClient(outbound.Server{Origin: origin, Allowed: allowed, PublicOnly: s.HTTP.PublicOnly || err != nil})
+		return outbound.NewBareClient(outbound.Server{Origin: origin, Allowed: allowed, PublicOnly: s.HTTP.PublicOnly || err != nil, Advice: mcp.AddressAdvice})
 	}
 	return oauth.New(oauth.Config{RedirectURI: cfg.LoginRedirectURI, ClientMetadata: cfg.LoginClientMetadata, Box: box}, oauth.Deps{
 		Store: st, Client: client, Secret: mcp.Secrets(cfg.Environ), Now: deps.Now, Log: deps.Log, CatchUp: catchUp,

@@ -38,6 +38,7 @@ type rule struct {
 const (
 	executor = "pawl.executor.v1.ExecutorService/"
 	agents   = "pawl.executor.v1.AgentService/"
+	hooks    = "pawl.executor.v1.WebhookService/"
 	topics   = "pawl.conversation.v1.TopicService/"
 	pool     = "pawl.mcppool.v1.McpPoolService/"
 	peers    = "pawl.mcppool.v1.McpPoolPeerService/"
@@ -80,6 +81,18 @@ var rules = []rule{
 	{rpc: agents + "ListAgents", who: view, body: `{}`, shows: marker},
 	{rpc: agents + "UpdateAgent", who: named, body: `{"agent": {"id": "$agent", "displayName": "x"}}`, change: true},
 	{rpc: agents + "DeleteAgent", who: named, body: `{"id": "$agent"}`, change: true},
+
+	{rpc: hooks + "CreateWebhook", who: own, body: `{"webhook": {"url": "https://hooks.invalid/", "disabled": true}}`, change: true},
+	{rpc: hooks + "CreateWebhook", who: named, body: `{"webhook": {"url": "https://hooks.invalid/", "topicId": "$topic", "disabled": true}}`, change: true},
+	{rpc: hooks + "CreateWebhook", who: named, body: `{"webhook": {"url": "https://hooks.invalid/", "agentId": "$spareagent", "disabled": true}}`, change: true},
+	{rpc: hooks + "GetWebhook", who: named, body: `{"id": "$webhook"}`, shows: marker},
+	{rpc: hooks + "ListWebhooks", who: view, body: `{}`, shows: marker},
+	{rpc: hooks + "ListWebhookDeliveries", who: named, body: `{"webhookId": "$webhook"}`, shows: `task.flow_success`},
+	{rpc: hooks + "UpdateWebhook", who: named, body: `{"webhook": {"id": "$webhook", "displayName": "x"}}`, change: true},
+	{rpc: hooks + "RotateWebhookSecret", who: named, body: `{"id": "$webhook"}`, shows: `whsec_`, change: true},
+	{rpc: hooks + "TestWebhook", who: named, body: `{"id": "$webhook"}`},
+	{rpc: hooks + "RedeliverWebhookDelivery", who: named, body: `{"webhookId": "$webhook", "id": "$delivery"}`, change: true},
+	{rpc: hooks + "DeleteWebhook", who: named, body: `{"id": "$webhook"}`, change: true},
 
 	{rpc: topics + "CreateTopic", who: own, body: `{"topic": {"displayName": "x"}}`, change: true},
 	{rpc: topics + "CreateTopic", who: named, body: `{"participants": [{"agentId": "$spareagent"}]}`, change: true},

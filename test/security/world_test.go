@@ -94,6 +94,9 @@ func (w *world) makeObjects(ctx context.Context, t *testing.T, spare string) {
 	must(t, err)
 	_, err = topics.PostMessage(ctx, &conversationv1.PostMessageRequest{TopicId: topic.GetId(), Message: &conversationv1.Message{Text: marker}})
 	must(t, err)
+	hooks := executorv1.NewWebhookServiceClient(ann)
+	hook, err := hooks.CreateWebhook(ctx, &executorv1.CreateWebhookRequest{Webhook: &executorv1.Webhook{DisplayName: marker, Url: "https://hooks.invalid/"}})
+	must(t, err)
 	playbook := func(tool, input string) *executorv1.CreateTaskRequest {
 		return &executorv1.CreateTaskRequest{
 			Goal: marker, McpIds: []string{"private"}, AutoExecute: proto.Bool(true), Playbook: fmt.Sprintf("steps: [{tool: private/%s, input: %s}]", tool, input),
@@ -109,6 +112,10 @@ func (w *world) makeObjects(ctx context.Context, t *testing.T, spare string) {
 	}))
 	waiting, err = tasks.Get(ctx, waiting.GetId())
 	must(t, err)
+	_, err = hooks.UpdateWebhook(ctx, &executorv1.UpdateWebhookRequest{Webhook: &executorv1.Webhook{Id: hook.GetId(), Disabled: true}}) // its deliveries stay
+	must(t, err)
+	deliveries, err := hooks.ListWebhookDeliveries(ctx, &executorv1.ListWebhookDeliveriesRequest{WebhookId: hook.GetId()})
+	must(t, err)
 	echo := fmt.Sprintf(`{"text":%q}`, marker)
 	_, err = drain(servers.CallTool(ctx, &mcppoolv1.CallToolRequest{McpId: "private", Name: "echo", InputJson: echo, CallId: "anns-call"}))
 	must(t, err)
@@ -118,6 +125,7 @@ func (w *world) makeObjects(ctx context.Context, t *testing.T, spare string) {
 	hash := sha256.Sum256([]byte("private\x00echo\x00" + echo))
 	w.objects = strings.NewReplacer(
 		"$task", waiting.GetId(), "$wait", waiting.GetWaits()[0].GetId(), "$done", done.GetId(), "$agent", agent.GetId(), "$topic", topic.GetId(), "$spareagent", spareAgent.GetId(), "$server", "private",
+		"$webhook", hook.GetId(), "$delivery", deliveries.GetDeliveries()[0].GetId(),
 		"$spare", idOf(spare), "$callhash", hex.EncodeToString(hash[:]), "$call", "anns-call", "$running", "anns-running", "$session", "anns-session",
 		"$hash", strings.Repeat("0", 64), "$file", w.file, "$program", os.Args[0])
 }
@@ -180,7 +188,7 @@ func (w *world) dump(ctx context.Context, t *testing.T) string {
 	return lines.String()
 }
 
-// dumpUser writes the tasks with their events, the agents and the MCP servers that the user of ctx sees.
+// dumpUser writes the tasks with their events, the agents, the webhooks and the MCP servers that the user of ctx sees.
 func (w *world) dumpUser(ctx context.Context, t *testing.T, lines io.Writer) {
 	t.Helper()
 	tasks := executorv1.NewExecutorServiceClient(w.conn)
@@ -196,6 +204,9 @@ func (w *world) dumpUser(ctx context.Context, t *testing.T, lines io.Writer) {
 	agents, err := executorv1.NewAgentServiceClient(w.conn).ListAgents(ctx, &executorv1.ListAgentsRequest{PageSize: 1000})
 	must(t, err)
 	fmt.Fprintln(lines, compact(agents))
+	hooks, err := executorv1.NewWebhookServiceClient(w.conn).ListWebhooks(ctx, &executorv1.ListWebhooksRequest{})
+	must(t, err)
+	fmt.Fprintln(lines, compact(hooks))
 	servers, err := mcppoolv1.NewMcpPoolServiceClient(w.conn).ListMcpServers(ctx, &mcppoolv1.ListMcpServersRequest{PageSize: 1000})
 	must(t, err)
 	for _, s := range servers.GetMcpServers() {

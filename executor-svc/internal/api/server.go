@@ -24,6 +24,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/topic"
+	"pawl.dev/executor-svc/internal/webhook"
 )
 
 // Deps are what the handlers use.
@@ -34,6 +35,8 @@ type Deps struct {
 	Pool    mcppoolv1.McpPoolServiceClient
 	// Hub passes the events of topics to their watchers; Journal reports posts to it.
 	Hub *topic.Hub
+	// Sender delivers events to webhooks.
+	Sender *webhook.Sender
 	// Flows by name.
 	Flows map[string]flow.Flow
 	// Limits are the limits of tasks whose agent sets none.
@@ -82,7 +85,9 @@ var (
 func (s *Tasks) Register(r grpc.ServiceRegistrar) {
 	executorv1.RegisterExecutorServiceServer(r, s)
 	executorv1.RegisterAgentServiceServer(r, &Agents{Deps: s.Deps, check: s.check})
-	conversationv1.RegisterTopicServiceServer(r, &Topics{Deps: s.Deps, tasks: s})
+	topics := &Topics{Deps: s.Deps, tasks: s}
+	conversationv1.RegisterTopicServiceServer(r, topics)
+	executorv1.RegisterWebhookServiceServer(r, &Webhooks{Deps: s.Deps, topics: topics})
 }
 
 // NewTasks returns the implementation of ExecutorService.

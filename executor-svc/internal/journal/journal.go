@@ -17,11 +17,11 @@ import (
 // The errors of a journal, besides *Limited and *Full. After any other error the change is not stored and may be submitted again. If the disk or the
 // program failed while the change was made durable, read the task to see whether the change is stored, if necessary after a restart.
 var (
-	// ErrNotFound: there is no such task, topic or message, or the user has no such request or agent.
+	// ErrNotFound: there is no such task, topic, message or delivery, or the user has no such request, agent or webhook.
 	ErrNotFound = errors.New("not found")
 	// ErrStale: the task was changed by another writer; load it again.
 	ErrStale = errors.New("the task was changed by another writer")
-	// ErrExists: an agent with this id exists.
+	// ErrExists: an agent or webhook with this id exists.
 	ErrExists = errors.New("exists already")
 	// ErrRequestReused: the request_id belongs to a different request.
 	ErrRequestReused = errors.New("request_id was used for a different request")
@@ -57,12 +57,13 @@ func (f *Full) Error() string {
 	return fmt.Sprintf("the user's tasks and topics take %d bytes of the journal, and %d are allowed", f.Used, f.Limit)
 }
 
-// Journal stores tasks, agents and topics. All methods may be called concurrently. A change that was acknowledged survives a crash,
+// Journal stores tasks, agents, topics and webhooks. All methods may be called concurrently. A change that was acknowledged survives a crash,
 // and readers see only durable changes.
 type Journal interface {
 	Tasks
 	Agents
 	Topics
+	Webhooks
 	// Close waits for submitted changes and releases the store.
 	Close() error
 }

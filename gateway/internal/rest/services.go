@@ -29,6 +29,7 @@ func (c Conns) services() []service {
 	return []service{
 		{executorv1.File_pawl_executor_v1_executor_service_proto.Services().ByName("ExecutorService"), c.Executor},
 		{executorv1.File_pawl_executor_v1_agent_service_proto.Services().ByName("AgentService"), c.Executor},
+		{executorv1.File_pawl_executor_v1_webhook_service_proto.Services().ByName("WebhookService"), c.Executor},
 		{conversationv1.File_pawl_conversation_v1_topic_service_proto.Services().ByName("TopicService"), c.Executor},
 		{mcppoolv1.File_pawl_mcppool_v1_mcppool_proto.Services().ByName("McpPoolService"), c.Pool},
 		{identityv1.File_pawl_identity_v1_identity_proto.Services().ByName("IdentityService"), c.Executor},

@@ -14,9 +14,10 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/call"
-	"pawl.dev/mcppool-svc/internal/outbound"
+	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/services/identity"
+	"pawl.dev/services/outbound"
 )
 
 // Fields of a server in an update. Clients also send the ignored fields back: these identify the server or are output-only.
@@ -178,7 +179,7 @@ func (s *Server) checkAddress(server *registry.Server, before *registry.HTTP) er
 	if server.HTTP == nil || server.HTTP == before || !server.HTTP.PublicOnly {
 		return nil
 	}
-	if err := outbound.CheckLiteral(server.HTTP.URL, s.AllowAddresses); err != nil {
+	if err := outbound.CheckLiteral(server.HTTP.URL, outbound.Server{Allowed: s.AllowAddresses, Advice: mcp.AddressAdvice}); err != nil {
 		return call.Explain(call.Preparing, err)
 	}
 	return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/outbound"
 	"pawl.dev/services/serve"
 )
 
@@ -262,7 +262,7 @@ func (c *Connector) CheckTarget(ctx context.Context, s *registry.Server) (found 
 		if err != nil {
 			return "", Errorf(Misconfigured, "its url cannot be read: %w", err)
 		}
-		if found, err = outbound.Probe(ctx, u, c.cfg.AllowAddresses, s.HTTP.PublicOnly); err != nil {
+		if found, err = outbound.Probe(ctx, outbound.Server{Origin: u, Allowed: c.cfg.AllowAddresses, Advice: AddressAdvice, PublicOnly: s.HTTP.PublicOnly}); err != nil {
 			return "", As(err)
 		}
 	case s.Builtin != nil && c.cfg.Builtins[s.Builtin.Name] == nil && c.cfg.Functions[s.Builtin.Name] == nil:

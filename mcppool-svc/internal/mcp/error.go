@@ -11,7 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"pawl.dev/mcppool-svc/internal/outbound"
+	"pawl.dev/services/outbound"
 )
 
 // Kind classifies errors by what the caller can do about them.
@@ -99,6 +99,9 @@ func endedf(kind Kind, format string, args ...any) *Error {
 func Panicked(with any) *Error {
 	return &Error{Kind: Answered, Code: mcp.INTERNAL_ERROR, MayHaveRun: true, Message: fmt.Sprintf("the tool panicked: %.1000v", with)}
 }
+
+// AddressAdvice ends the refusal of an address.
+const AddressAdvice = "only an operator may register a server at such an address, or allow it with --allow-addresses"
 
 // Find returns the Error in err, or nil if there is none. It converts an *outbound.Error.
 func Find(err error) *Error {

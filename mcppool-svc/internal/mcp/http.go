@@ -17,8 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
-	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/outbound"
 )
 
 const (
@@ -104,7 +104,7 @@ func (c *Connector) newHTTPClient(s *registry.Server, user string, wire *web) (*
 	}
 	hide := newRedactor(s.HTTP.Secrets(headers)).Replace
 	wire.client.hide = hide
-	server := outbound.Server{Origin: origin, PublicOnly: s.HTTP.PublicOnly, Allowed: c.cfg.AllowAddresses, Headers: headers}
+	server := outbound.Server{Origin: origin, PublicOnly: s.HTTP.PublicOnly, Allowed: c.cfg.AllowAddresses, Advice: AddressAdvice, Headers: headers}
 	if c.cfg.Credentials != nil {
 		server.Login = c.cfg.Credentials(s, user)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"pawl.dev/mcppool-svc/internal/mcp"
 	"pawl.dev/mcppool-svc/internal/registry"
-	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/seal"
 )
 
 // The errors of logins. Errors caused by servers are *mcp.Error.

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/outbound"
 )
 
 // Source returns the tokens for the requests of one connection.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"pawl.dev/mcppool-svc/internal/seal"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/seal"
 )
 
 // Buckets of the store. All values are encrypted.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"pawl.dev/mcppool-svc/internal/mcp"
-	"pawl.dev/mcppool-svc/internal/outbound"
 	"pawl.dev/services/loopback"
+	"pawl.dev/services/outbound"
 )
 
 const (

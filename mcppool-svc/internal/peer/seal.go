@@ -11,7 +11,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
-	"pawl.dev/mcppool-svc/internal/seal"
+	"pawl.dev/services/seal"
 )
 
 // errSealed means that a batch was not encrypted with this replica's key.

@@ -128,7 +128,8 @@ func (c *checker) entry(k, v []byte) {
 		hasChecksum = false
 	case kindMeta:
 		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
-	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPostWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing:
+	case kindDue, kindDeadline, kindEnded, kindUser, kindRequest, kindWindow, kindPostWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing,
+		kindWebhook, kindPending, kindFailed:
 	default:
 		c.add(name(k), "no such kind of entry exists")
 		return
@@ -192,6 +193,12 @@ func (c *checker) index(k, v []byte) {
 	case kindAgent:
 		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
+	case kindWebhook:
+		_, err := readWebhook(c.t, k)
+		c.expect(k, len(k) >= idSize+2, "its key is too short", err)
+	case kindPending, kindFailed:
+		_, err := readMessage(c.t, k, c.t.Get(k), &storagev1.Delivery{})
+		c.expect(k, len(k) == 1+idSize+8, "its key has the wrong size", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 		if s.usage.counts() {
 			o.count(t.Head.GetUserSub(), w.newBytes(b))
 		}
-		return errors.Join(w.put(b, o, &old), post.put(b, o, s.usage.counts()))
+		return errors.Join(w.put(b, o, &old), post.put(b, o, s), s.hooks.putTaskEvents(b, o, t.TaskID, t.Head, records))
 	})
 }
 
@@ -164,7 +164,7 @@ func (s *Store) putNew(t *table, o *operation, w *storedTransition, n journal.Ne
 	if err := putHead(t, w.id, n.Head, head); err != nil {
 		return err
 	}
-	if err := w.put(t, o, nil); err != nil || !s.usage.counts() {
+	if err := errors.Join(w.put(t, o, nil), s.hooks.putTaskEvents(t, o, n.ID, n.Head, n.Records)); err != nil || !s.usage.counts() {
 		return err
 	}
 	o.count(n.Head.GetUserSub(), bytesOf(t, kindTask, w.id))

@@ -22,9 +22,10 @@ type operation struct {
 	// owned reports that due.beginWrite returned true for task.
 	owned bool
 	task  uuid.UUID
-	// changes are passed to due once they are durable, used to usage.
+	// changes are passed to due once they are durable, used to usage, hooked to webhooks.
 	changes   []dueChange
 	used      []userBytes
+	hooked    []hookChange
 	rejection error
 	// answer receives the result of the change, or errLead.
 	answer chan error
@@ -53,6 +54,7 @@ type committer struct {
 	file  *file
 	due   *due
 	usage *usage
+	hooks *hooks
 
 	// batch and lastSize belong to the goroutine that leads. Answered changes are nil in batch.
 	batch    []*operation
@@ -67,8 +69,8 @@ type committer struct {
 	idle chan struct{}
 }
 
-func newCommitter(f *file, d *due, u *usage) *committer {
-	return &committer{file: f, due: d, usage: u, idle: make(chan struct{})}
+func newCommitter(f *file, d *due, u *usage, h *hooks) *committer {
+	return &committer{file: f, due: d, usage: u, hooks: h, idle: make(chan struct{})}
 }
 
 // do makes a change and returns once it is durable or rejected. It takes no context, because its caller has to know whether the
@@ -170,13 +172,13 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			o := batch[n]
 			n++
 			c.release(o) // if an earlier attempt failed
-			o.changes, o.rejection, o.used = o.changes[:0], nil, o.used[:0]
+			o.changes, o.rejection, o.used, o.hooked = o.changes[:0], nil, o.used[:0], o.hooked[:0]
 			written := len(t.batch.record)
 			if err := o.run(t, o); err != nil {
 				if len(t.batch.record) > written {
 					return err
 				}
-				o.changes, o.rejection, o.used = o.changes[:0], err, o.used[:0]
+				o.changes, o.rejection, o.used, o.hooked = o.changes[:0], err, o.used[:0], o.hooked[:0]
 			}
 		}
 		return nil
@@ -188,6 +190,9 @@ func (c *committer) write(batch []*operation) (n int, err error) {
 			}
 			for _, u := range o.used {
 				c.usage.add(u.user, u.bytes)
+			}
+			for _, h := range o.hooked {
+				c.hooks.apply(h)
 			}
 		}
 	}

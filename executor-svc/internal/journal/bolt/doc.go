@@ -37,10 +37,13 @@
 //	y<user>\x00<request id>         the topic that this request created
 //	v<time><id>                     an archived topic, by its newest message
 //	x<number>                       outbox: a message that waits to be dispatched
+//	s<user>\x00<id>                 webhook
+//	b<id><number>                   outbox: a delivery of a webhook that is pending, stored with its event
+//	j<id><number>                   a delivery that has failed
 //
 // Messages are stored in wire form, without their large strings, which are payloads (codec.go). Every value except the schema
 // version ends with a checksum over key and value; entries whose key says everything have no value. Claims are in memory only;
-// opening reads the tasks that are due from their index. Nothing of a topic is in memory.
+// opening reads the tasks that are due from their index. Nothing of a topic is in memory. Of a webhook, its key is.
 //
 // The package must not know more of a checkpoint than the indexes need.
 package bolt

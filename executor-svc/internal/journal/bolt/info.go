@@ -108,6 +108,8 @@ func (c *counter) count(t *table, k, v []byte) error {
 		}
 	case kindOutgoing:
 		c.info.Outgoing++
+	case kindWebhook, kindPending, kindFailed:
+		what = "webhooks"
 	case kindUser:
 		index := &storagev1.TaskIndex{}
 		if _, err := readMessage(t, k, v, index); err != nil {

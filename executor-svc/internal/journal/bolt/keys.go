@@ -31,6 +31,9 @@ const (
 	kindArchived     = 'v'
 	kindOutgoing     = 'x'
 	kindPostWindow   = 'n'
+	kindWebhook      = 's'
+	kindPending      = 'b' // a pending delivery of a webhook
+	kindFailed       = 'j' // a failed one
 )
 
 // Parts of a task.
@@ -156,6 +159,15 @@ func topicRequestKey(user, request string) []byte {
 }
 
 func outgoingKey(no uint64) []byte { return at([]byte{kindOutgoing}, no) }
+
+func webhookKey(user string, id uuid.UUID) []byte {
+	return append(userPrefix(kindWebhook, user), id[:]...)
+}
+
+// deliveryKey is the key of a delivery, of a kind for each state.
+func deliveryKey(kind byte, webhook uuid.UUID, no uint64) []byte {
+	return at(ownerPrefix(kind, webhook), no)
+}
 
 // idOf reads the id of a task or topic at the end of an index key.
 func idOf(key []byte) uuid.UUID { return uuid.UUID(key[len(key)-idSize:]) }

@@ -12,7 +12,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics.
+// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics and webhooks.
 const schemaVersion = 7
 
 const oldestVersion = 5
@@ -34,6 +34,7 @@ type Store struct {
 	// large is held while a change with a large payload is encoded and written, because each takes its size in memory again.
 	large sync.Mutex
 	usage usage
+	hooks hooks
 	// unswept is the set of the ids of old tasks that cannot be deleted because they are damaged. They are reported again after a restart.
 	unswept sync.Map
 }
@@ -56,7 +57,10 @@ func Open(path string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.db.Close())
 	}
 	s := &Store{path: path, file: f, due: d, suspect: errors.Join(suspect, torn)}
-	s.c = newCommitter(f, d, &s.usage)
+	if err := f.view(s.hooks.load); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the journal %s: %w", path, err), f.finish(), f.db.Close())
+	}
+	s.c = newCommitter(f, d, &s.usage, &s.hooks)
 	return s, nil
 }
 

@@ -136,7 +136,7 @@ func (s *Store) CreateTopic(ctx context.Context, topicID string, settings *stora
 				return err
 			}
 		}
-		return c.put(t, o, s.usage.counts())
+		return c.put(t, o, s)
 	})
 	if err != nil {
 		return "", false, err
@@ -204,7 +204,7 @@ func (s *Store) UpdateTopic(ctx context.Context, topicID string, settings *stora
 		if err != nil {
 			return err
 		}
-		return c.put(t, o, s.usage.counts())
+		return c.put(t, o, s)
 	})
 }
 
@@ -249,7 +249,7 @@ func (s *Store) Post(ctx context.Context, p journal.Post) (seq uint64, posted bo
 		if p.Dispatched != 0 {
 			t.Delete(outgoingKey(p.Dispatched))
 		}
-		return c.put(t, o, s.usage.counts())
+		return c.put(t, o, s)
 	})
 	return seq, posted && err == nil, err
 }
@@ -376,8 +376,8 @@ func rollBack(st *storagev1.TopicState, first uint64) {
 	st.RolledBack = append(all, &storagev1.SeqRange{First: first, Last: st.GetLastSeq()})
 }
 
-// put stores the change, if it is not nil. If counts is true, it counts the bytes of the topic's creator.
-func (c *topicChange) put(t *table, o *operation, counts bool) error {
+// put stores the change, if it is not nil.
+func (c *topicChange) put(t *table, o *operation, s *Store) error {
 	if c == nil {
 		return nil
 	}
@@ -385,7 +385,7 @@ func (c *topicChange) put(t *table, o *operation, counts bool) error {
 	if err != nil {
 		return err
 	}
-	if counts {
+	if s.usage.counts() {
 		n := newPayloadBytes(t, kindTopic, c.id, c.payloads)
 		for _, e := range entries {
 			n += int64(len(e.key) + len(e.value))
@@ -417,7 +417,7 @@ func (c *topicChange) put(t *table, o *operation, counts bool) error {
 			return err
 		}
 	}
-	if err := putPayloads(t, kindTopic, c.id, c.payloads); err != nil {
+	if err := errors.Join(s.hooks.putTopicEvents(t, o, c), putPayloads(t, kindTopic, c.id, c.payloads)); err != nil {
 		return err
 	}
 	return c.putIndexes(t)

@@ -33,7 +33,7 @@ type test = func(*testing.T, journal.Journal, func() journal.Journal)
 func Run(t *testing.T, open Opener) {
 	for _, group := range []map[string]test{
 		taskTests(), recordTests(), admissionTests(), claimTests(), deadlineTests(), fairnessTests(), listTests(), deleteTests(),
-		payloadTests(), agentTests(), topicTests(),
+		payloadTests(), agentTests(), topicTests(), webhookTests(),
 	} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {

@@ -2476,6 +2476,351 @@ func (x *Outgoing) GetAgents() []string {
 	return nil
 }
 
+// A subscription to events, which are posted to a URL. Its key has the user and its id.
+type Webhook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name for people.
+	DisplayName string `protobuf:"bytes,1,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	// Where events are posted.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Events of this topic.
+	TopicId string `protobuf:"bytes,3,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
+	// Events of the user's tasks that run as this agent; if neither this nor topic_id is set, of all tasks.
+	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The types of events; empty: the default ones.
+	EventTypes []string `protobuf:"bytes,5,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
+	// Nothing is collected or delivered.
+	Disabled bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	// Why the service disabled it; empty if the user did.
+	DisabledReason string `protobuf:"bytes,7,opt,name=disabled_reason,json=disabledReason,proto3" json:"disabled_reason,omitempty"`
+	// The secrets, the newest first.
+	Secrets []*WebhookSecret `protobuf:"bytes,8,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	// Nanoseconds since 1970.
+	CreateTime int64 `protobuf:"varint,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// Nanoseconds since 1970.
+	UpdateTime int64 `protobuf:"varint,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The number of commits; the first created the webhook.
+	Rev uint64 `protobuf:"varint,11,opt,name=rev,proto3" json:"rev,omitempty"`
+	// The client's request_id of its creation.
+	RequestId string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// SHA-256 of that request.
+	RequestHash   []byte `protobuf:"bytes,13,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Webhook) Reset() {
+	*x = Webhook{}
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Webhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Webhook) ProtoMessage() {}
+
+func (x *Webhook) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
+func (*Webhook) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Webhook) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *Webhook) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Webhook) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
+}
+
+func (x *Webhook) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *Webhook) GetEventTypes() []string {
+	if x != nil {
+		return x.EventTypes
+	}
+	return nil
+}
+
+func (x *Webhook) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *Webhook) GetDisabledReason() string {
+	if x != nil {
+		return x.DisabledReason
+	}
+	return ""
+}
+
+func (x *Webhook) GetSecrets() []*WebhookSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Webhook) GetCreateTime() int64 {
+	if x != nil {
+		return x.CreateTime
+	}
+	return 0
+}
+
+func (x *Webhook) GetUpdateTime() int64 {
+	if x != nil {
+		return x.UpdateTime
+	}
+	return 0
+}
+
+func (x *Webhook) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *Webhook) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Webhook) GetRequestHash() []byte {
+	if x != nil {
+		return x.RequestHash
+	}
+	return nil
+}
+
+// A secret that signs deliveries.
+type WebhookSecret struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The encrypted key.
+	Sealed []byte `protobuf:"bytes,1,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// When it stops to be used, in nanoseconds since 1970; 0: never.
+	ExpireTime    int64 `protobuf:"varint,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WebhookSecret) Reset() {
+	*x = WebhookSecret{}
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WebhookSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WebhookSecret) ProtoMessage() {}
+
+func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
+func (*WebhookSecret) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *WebhookSecret) GetSealed() []byte {
+	if x != nil {
+		return x.Sealed
+	}
+	return nil
+}
+
+func (x *WebhookSecret) GetExpireTime() int64 {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return 0
+}
+
+// An event on its way to a webhook. Its key has the webhook and a number that grows.
+type Delivery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The type of the event.
+	EventType string `protobuf:"bytes,1,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	// The task of the event; empty for a topic's.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The topic of the event; empty for a task's.
+	TopicId string `protobuf:"bytes,3,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
+	// The seq of the event.
+	Seq uint64 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	// When the event was committed, in nanoseconds since 1970.
+	CreateTime int64 `protobuf:"varint,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// When it was created or last redelivered, in nanoseconds since 1970: it fails 24 hours later.
+	StartTime int64 `protobuf:"varint,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// The number of attempts since then.
+	Attempts uint32 `protobuf:"varint,7,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// When the last attempt ended, in nanoseconds since 1970; 0 if there was none.
+	AttemptTime int64 `protobuf:"varint,8,opt,name=attempt_time,json=attemptTime,proto3" json:"attempt_time,omitempty"`
+	// When the next attempt is due, in nanoseconds since 1970.
+	NextTime int64 `protobuf:"varint,9,opt,name=next_time,json=nextTime,proto3" json:"next_time,omitempty"`
+	// The HTTP status of the last attempt; 0 if it had none.
+	HttpStatus uint32 `protobuf:"varint,10,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// Why the last attempt failed, or why none was made.
+	Error         string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delivery) Reset() {
+	*x = Delivery{}
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delivery) ProtoMessage() {}
+
+func (x *Delivery) ProtoReflect() protoreflect.Message {
+	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
+func (*Delivery) Descriptor() ([]byte, []int) {
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Delivery) GetEventType() string {
+	if x != nil {
+		return x.EventType
+	}
+	return ""
+}
+
+func (x *Delivery) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Delivery) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
+}
+
+func (x *Delivery) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Delivery) GetCreateTime() int64 {
+	if x != nil {
+		return x.CreateTime
+	}
+	return 0
+}
+
+func (x *Delivery) GetStartTime() int64 {
+	if x != nil {
+		return x.StartTime
+	}
+	return 0
+}
+
+func (x *Delivery) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Delivery) GetAttemptTime() int64 {
+	if x != nil {
+		return x.AttemptTime
+	}
+	return 0
+}
+
+func (x *Delivery) GetNextTime() int64 {
+	if x != nil {
+		return x.NextTime
+	}
+	return 0
+}
+
+func (x *Delivery) GetHttpStatus() uint32 {
+	if x != nil {
+		return x.HttpStatus
+	}
+	return 0
+}
+
+func (x *Delivery) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // Where a task was forked from another one.
 type Fork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2489,7 +2834,7 @@ type Fork struct {
 
 func (x *Fork) Reset() {
 	*x = Fork{}
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2846,7 @@ func (x *Fork) String() string {
 func (*Fork) ProtoMessage() {}
 
 func (x *Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2859,7 @@ func (x *Fork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fork.ProtoReflect.Descriptor instead.
 func (*Fork) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Fork) GetTaskId() string {
@@ -2558,7 +2903,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2915,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2928,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Limits) GetMaxSteps() uint32 {
@@ -2698,7 +3043,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +3055,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +3068,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Lane) GetId() uint32 {
@@ -2879,7 +3224,7 @@ type QueuedStep struct {
 
 func (x *QueuedStep) Reset() {
 	*x = QueuedStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3236,7 @@ func (x *QueuedStep) String() string {
 func (*QueuedStep) ProtoMessage() {}
 
 func (x *QueuedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3249,7 @@ func (x *QueuedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedStep.ProtoReflect.Descriptor instead.
 func (*QueuedStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QueuedStep) GetStep() *ActiveStep {
@@ -2996,7 +3341,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3353,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3366,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Checkpoint) GetRev() uint64 {
@@ -3268,7 +3613,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3625,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +3638,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Memory) GetSummary() string {
@@ -3327,7 +3672,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3684,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3697,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Grant) GetToolId() string {
@@ -3406,7 +3751,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3763,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3776,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Usage) GetInputTokens() uint64 {
@@ -3496,7 +3841,7 @@ type RiskNote struct {
 
 func (x *RiskNote) Reset() {
 	*x = RiskNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3853,7 @@ func (x *RiskNote) String() string {
 func (*RiskNote) ProtoMessage() {}
 
 func (x *RiskNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3866,7 @@ func (x *RiskNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RiskNote.ProtoReflect.Descriptor instead.
 func (*RiskNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RiskNote) GetLevel() v11.RiskLevel {
@@ -3553,7 +3898,7 @@ type ErrorNote struct {
 
 func (x *ErrorNote) Reset() {
 	*x = ErrorNote{}
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3910,7 @@ func (x *ErrorNote) String() string {
 func (*ErrorNote) ProtoMessage() {}
 
 func (x *ErrorNote) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3923,7 @@ func (x *ErrorNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorNote.ProtoReflect.Descriptor instead.
 func (*ErrorNote) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ErrorNote) GetErrMsg() string {
@@ -3665,7 +4010,7 @@ type ActiveStep struct {
 
 func (x *ActiveStep) Reset() {
 	*x = ActiveStep{}
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +4022,7 @@ func (x *ActiveStep) String() string {
 func (*ActiveStep) ProtoMessage() {}
 
 func (x *ActiveStep) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +4035,7 @@ func (x *ActiveStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActiveStep.ProtoReflect.Descriptor instead.
 func (*ActiveStep) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ActiveStep) GetOrdinal() uint32 {
@@ -3899,7 +4244,7 @@ type Accepted struct {
 
 func (x *Accepted) Reset() {
 	*x = Accepted{}
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4256,7 @@ func (x *Accepted) String() string {
 func (*Accepted) ProtoMessage() {}
 
 func (x *Accepted) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4269,7 @@ func (x *Accepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accepted.ProtoReflect.Descriptor instead.
 func (*Accepted) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Accepted) GetAskedHash() []byte {
@@ -3974,7 +4319,7 @@ type InputAnswer struct {
 
 func (x *InputAnswer) Reset() {
 	*x = InputAnswer{}
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4331,7 @@ func (x *InputAnswer) String() string {
 func (*InputAnswer) ProtoMessage() {}
 
 func (x *InputAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4344,7 @@ func (x *InputAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAnswer.ProtoReflect.Descriptor instead.
 func (*InputAnswer) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InputAnswer) GetInputId() string {
@@ -4050,7 +4395,7 @@ type Supplied struct {
 
 func (x *Supplied) Reset() {
 	*x = Supplied{}
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4407,7 @@ func (x *Supplied) String() string {
 func (*Supplied) ProtoMessage() {}
 
 func (x *Supplied) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4420,7 @@ func (x *Supplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Supplied.ProtoReflect.Descriptor instead.
 func (*Supplied) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Supplied) GetContentJson() string {
@@ -4123,7 +4468,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4480,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4493,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Wait) GetId() string {
@@ -4243,7 +4588,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4255,7 +4600,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4268,7 +4613,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Record) GetTime() int64 {
@@ -4343,7 +4688,7 @@ type Fact struct {
 
 func (x *Fact) Reset() {
 	*x = Fact{}
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4700,7 @@ func (x *Fact) String() string {
 func (*Fact) ProtoMessage() {}
 
 func (x *Fact) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4713,7 @@ func (x *Fact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fact.ProtoReflect.Descriptor instead.
 func (*Fact) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Fact) GetOrdinal() uint32 {
@@ -4812,7 +5157,7 @@ type FlowStart struct {
 
 func (x *FlowStart) Reset() {
 	*x = FlowStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4824,7 +5169,7 @@ func (x *FlowStart) String() string {
 func (*FlowStart) ProtoMessage() {}
 
 func (x *FlowStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4837,7 +5182,7 @@ func (x *FlowStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStart.ProtoReflect.Descriptor instead.
 func (*FlowStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FlowStart) GetName() string {
@@ -4865,7 +5210,7 @@ type FlowStop struct {
 
 func (x *FlowStop) Reset() {
 	*x = FlowStop{}
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4877,7 +5222,7 @@ func (x *FlowStop) String() string {
 func (*FlowStop) ProtoMessage() {}
 
 func (x *FlowStop) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4890,7 +5235,7 @@ func (x *FlowStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowStop.ProtoReflect.Descriptor instead.
 func (*FlowStop) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{40}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FlowStop) GetWaitIds() []string {
@@ -4913,7 +5258,7 @@ type FlowSuccess struct {
 
 func (x *FlowSuccess) Reset() {
 	*x = FlowSuccess{}
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +5270,7 @@ func (x *FlowSuccess) String() string {
 func (*FlowSuccess) ProtoMessage() {}
 
 func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5283,7 @@ func (x *FlowSuccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowSuccess.ProtoReflect.Descriptor instead.
 func (*FlowSuccess) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{41}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FlowSuccess) GetFullAnswer() string {
@@ -4972,7 +5317,7 @@ type StepError struct {
 
 func (x *StepError) Reset() {
 	*x = StepError{}
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4984,7 +5329,7 @@ func (x *StepError) String() string {
 func (*StepError) ProtoMessage() {}
 
 func (x *StepError) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5342,7 @@ func (x *StepError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepError.ProtoReflect.Descriptor instead.
 func (*StepError) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{42}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StepError) GetError() *ErrorNote {
@@ -5051,7 +5396,7 @@ type PlanCreated struct {
 
 func (x *PlanCreated) Reset() {
 	*x = PlanCreated{}
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5063,7 +5408,7 @@ func (x *PlanCreated) String() string {
 func (*PlanCreated) ProtoMessage() {}
 
 func (x *PlanCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5076,7 +5421,7 @@ func (x *PlanCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanCreated.ProtoReflect.Descriptor instead.
 func (*PlanCreated) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PlanCreated) GetMainTask() string {
@@ -5149,7 +5494,7 @@ type PlannedSubtask struct {
 
 func (x *PlannedSubtask) Reset() {
 	*x = PlannedSubtask{}
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5161,7 +5506,7 @@ func (x *PlannedSubtask) String() string {
 func (*PlannedSubtask) ProtoMessage() {}
 
 func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5174,7 +5519,7 @@ func (x *PlannedSubtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedSubtask.ProtoReflect.Descriptor instead.
 func (*PlannedSubtask) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PlannedSubtask) GetId() string {
@@ -5234,7 +5579,7 @@ type SubtaskChanged struct {
 
 func (x *SubtaskChanged) Reset() {
 	*x = SubtaskChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +5591,7 @@ func (x *SubtaskChanged) String() string {
 func (*SubtaskChanged) ProtoMessage() {}
 
 func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_storage_v1_storage_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +5604,7 @@ func (x *SubtaskChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskChanged.ProtoReflect.Descriptor instead.
 func (*SubtaskChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SubtaskChanged) GetFrom() v1.SubtaskStatus {
@@ -5300,7 +5645,7 @@ type Thought struct {
 
 func (x *Thought) Reset() {
 	*x = Thought{}
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +5657,7 @@ func (x *Thought) String() string {
 func (*Thought) ProtoMessage() {}
 
 func (x *Thought) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_storage_v1_storage_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +5670,7 @@ func (x *Thought) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thought.ProtoReflect.Descriptor instead.
 func (*Thought) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Thought) GetNumber() uint32 {
@@ -5371,7 +5716,7 @@ type Reflection struct {
 
 func (x *Reflection) Reset() {
 	*x = Reflection{}
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5383,7 +5728,7 @@ func (x *Reflection) String() string {
 func (*Reflection) ProtoMessage() {}
 
 func (x *Reflection) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_storage_v1_storage_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5396,7 +5741,7 @@ func (x *Reflection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
 func (*Reflection) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{47}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reflection) GetDone() bool {
@@ -5439,7 +5784,7 @@ type FileChanged struct {
 
 func (x *FileChanged) Reset() {
 	*x = FileChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[48]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +5796,7 @@ func (x *FileChanged) String() string {
 func (*FileChanged) ProtoMessage() {}
 
 func (x *FileChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[48]
+	mi := &file_storage_v1_storage_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +5809,7 @@ func (x *FileChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChanged.ProtoReflect.Descriptor instead.
 func (*FileChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{48}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FileChanged) GetPath() string {
@@ -5515,7 +5860,7 @@ type StepCancel struct {
 
 func (x *StepCancel) Reset() {
 	*x = StepCancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[49]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5527,7 +5872,7 @@ func (x *StepCancel) String() string {
 func (*StepCancel) ProtoMessage() {}
 
 func (x *StepCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[49]
+	mi := &file_storage_v1_storage_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5540,7 +5885,7 @@ func (x *StepCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepCancel.ProtoReflect.Descriptor instead.
 func (*StepCancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{49}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StepCancel) GetReason() string {
@@ -5574,7 +5919,7 @@ type StepWaitingForStart struct {
 
 func (x *StepWaitingForStart) Reset() {
 	*x = StepWaitingForStart{}
-	mi := &file_storage_v1_storage_proto_msgTypes[50]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +5931,7 @@ func (x *StepWaitingForStart) String() string {
 func (*StepWaitingForStart) ProtoMessage() {}
 
 func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[50]
+	mi := &file_storage_v1_storage_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +5944,7 @@ func (x *StepWaitingForStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForStart.ProtoReflect.Descriptor instead.
 func (*StepWaitingForStart) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{50}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StepWaitingForStart) GetInputJson() string {
@@ -5645,7 +5990,7 @@ type StepWaitingForParam struct {
 
 func (x *StepWaitingForParam) Reset() {
 	*x = StepWaitingForParam{}
-	mi := &file_storage_v1_storage_proto_msgTypes[51]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +6002,7 @@ func (x *StepWaitingForParam) String() string {
 func (*StepWaitingForParam) ProtoMessage() {}
 
 func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[51]
+	mi := &file_storage_v1_storage_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +6015,7 @@ func (x *StepWaitingForParam) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWaitingForParam.ProtoReflect.Descriptor instead.
 func (*StepWaitingForParam) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{51}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StepWaitingForParam) GetMessage() string {
@@ -5711,7 +6056,7 @@ type InputRequired struct {
 
 func (x *InputRequired) Reset() {
 	*x = InputRequired{}
-	mi := &file_storage_v1_storage_proto_msgTypes[52]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +6068,7 @@ func (x *InputRequired) String() string {
 func (*InputRequired) ProtoMessage() {}
 
 func (x *InputRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[52]
+	mi := &file_storage_v1_storage_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +6081,7 @@ func (x *InputRequired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequired.ProtoReflect.Descriptor instead.
 func (*InputRequired) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{52}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *InputRequired) GetMessage() string {
@@ -5782,7 +6127,7 @@ type TextAdd struct {
 
 func (x *TextAdd) Reset() {
 	*x = TextAdd{}
-	mi := &file_storage_v1_storage_proto_msgTypes[53]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +6139,7 @@ func (x *TextAdd) String() string {
 func (*TextAdd) ProtoMessage() {}
 
 func (x *TextAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[53]
+	mi := &file_storage_v1_storage_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +6152,7 @@ func (x *TextAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextAdd.ProtoReflect.Descriptor instead.
 func (*TextAdd) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{53}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TextAdd) GetAnswer() uint32 {
@@ -5848,7 +6193,7 @@ type StatusChanged struct {
 
 func (x *StatusChanged) Reset() {
 	*x = StatusChanged{}
-	mi := &file_storage_v1_storage_proto_msgTypes[54]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5860,7 +6205,7 @@ func (x *StatusChanged) String() string {
 func (*StatusChanged) ProtoMessage() {}
 
 func (x *StatusChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[54]
+	mi := &file_storage_v1_storage_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5873,7 +6218,7 @@ func (x *StatusChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusChanged.ProtoReflect.Descriptor instead.
 func (*StatusChanged) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{54}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StatusChanged) GetFrom() v1.ExecutorStatus {
@@ -5919,7 +6264,7 @@ type ToolsLoaded struct {
 
 func (x *ToolsLoaded) Reset() {
 	*x = ToolsLoaded{}
-	mi := &file_storage_v1_storage_proto_msgTypes[55]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6276,7 @@ func (x *ToolsLoaded) String() string {
 func (*ToolsLoaded) ProtoMessage() {}
 
 func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[55]
+	mi := &file_storage_v1_storage_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6289,7 @@ func (x *ToolsLoaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsLoaded.ProtoReflect.Descriptor instead.
 func (*ToolsLoaded) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{55}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ToolsLoaded) GetToolCount() uint32 {
@@ -5983,7 +6328,7 @@ type Skipped struct {
 
 func (x *Skipped) Reset() {
 	*x = Skipped{}
-	mi := &file_storage_v1_storage_proto_msgTypes[56]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6340,7 @@ func (x *Skipped) String() string {
 func (*Skipped) ProtoMessage() {}
 
 func (x *Skipped) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[56]
+	mi := &file_storage_v1_storage_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6353,7 @@ func (x *Skipped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
 func (*Skipped) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{56}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Skipped) GetMcpId() string {
@@ -6047,7 +6392,7 @@ type ToolProgress struct {
 
 func (x *ToolProgress) Reset() {
 	*x = ToolProgress{}
-	mi := &file_storage_v1_storage_proto_msgTypes[57]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6059,7 +6404,7 @@ func (x *ToolProgress) String() string {
 func (*ToolProgress) ProtoMessage() {}
 
 func (x *ToolProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[57]
+	mi := &file_storage_v1_storage_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6072,7 +6417,7 @@ func (x *ToolProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolProgress.ProtoReflect.Descriptor instead.
 func (*ToolProgress) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{57}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ToolProgress) GetProgress() float64 {
@@ -6122,7 +6467,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_storage_v1_storage_proto_msgTypes[58]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6134,7 +6479,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[58]
+	mi := &file_storage_v1_storage_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6147,7 +6492,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{58}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Command) GetTime() int64 {
@@ -6316,7 +6661,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_storage_v1_storage_proto_msgTypes[59]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6673,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[59]
+	mi := &file_storage_v1_storage_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6686,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{59}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Cancel) GetReason() string {
@@ -6375,7 +6720,7 @@ type Approve struct {
 
 func (x *Approve) Reset() {
 	*x = Approve{}
-	mi := &file_storage_v1_storage_proto_msgTypes[60]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6732,7 @@ func (x *Approve) String() string {
 func (*Approve) ProtoMessage() {}
 
 func (x *Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[60]
+	mi := &file_storage_v1_storage_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6745,7 @@ func (x *Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approve.ProtoReflect.Descriptor instead.
 func (*Approve) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{60}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Approve) GetWaitId() string {
@@ -6450,7 +6795,7 @@ type SettleOutcome struct {
 
 func (x *SettleOutcome) Reset() {
 	*x = SettleOutcome{}
-	mi := &file_storage_v1_storage_proto_msgTypes[61]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6462,7 +6807,7 @@ func (x *SettleOutcome) String() string {
 func (*SettleOutcome) ProtoMessage() {}
 
 func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[61]
+	mi := &file_storage_v1_storage_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6475,7 +6820,7 @@ func (x *SettleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleOutcome.ProtoReflect.Descriptor instead.
 func (*SettleOutcome) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{61}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SettleOutcome) GetWaitId() string {
@@ -6555,7 +6900,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[62]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6912,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[62]
+	mi := &file_storage_v1_storage_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6925,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{62}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Pause) GetReason() string {
@@ -6601,7 +6946,7 @@ type Unpause struct {
 
 func (x *Unpause) Reset() {
 	*x = Unpause{}
-	mi := &file_storage_v1_storage_proto_msgTypes[63]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6613,7 +6958,7 @@ func (x *Unpause) String() string {
 func (*Unpause) ProtoMessage() {}
 
 func (x *Unpause) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[63]
+	mi := &file_storage_v1_storage_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6626,7 +6971,7 @@ func (x *Unpause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unpause.ProtoReflect.Descriptor instead.
 func (*Unpause) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{63}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Unpause) GetWaitId() string {
@@ -6649,7 +6994,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_storage_v1_storage_proto_msgTypes[64]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +7006,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[64]
+	mi := &file_storage_v1_storage_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +7019,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{64}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Reject) GetWaitId() string {
@@ -6704,7 +7049,7 @@ type SupplyParams struct {
 
 func (x *SupplyParams) Reset() {
 	*x = SupplyParams{}
-	mi := &file_storage_v1_storage_proto_msgTypes[65]
+	mi := &file_storage_v1_storage_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +7061,7 @@ func (x *SupplyParams) String() string {
 func (*SupplyParams) ProtoMessage() {}
 
 func (x *SupplyParams) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[65]
+	mi := &file_storage_v1_storage_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +7074,7 @@ func (x *SupplyParams) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyParams.ProtoReflect.Descriptor instead.
 func (*SupplyParams) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{65}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SupplyParams) GetWaitId() string {
@@ -6761,7 +7106,7 @@ type SupplyInput struct {
 
 func (x *SupplyInput) Reset() {
 	*x = SupplyInput{}
-	mi := &file_storage_v1_storage_proto_msgTypes[66]
+	mi := &file_storage_v1_storage_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +7118,7 @@ func (x *SupplyInput) String() string {
 func (*SupplyInput) ProtoMessage() {}
 
 func (x *SupplyInput) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[66]
+	mi := &file_storage_v1_storage_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +7131,7 @@ func (x *SupplyInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupplyInput.ProtoReflect.Descriptor instead.
 func (*SupplyInput) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{66}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SupplyInput) GetWaitId() string {
@@ -6825,7 +7170,7 @@ type TaskIndex struct {
 
 func (x *TaskIndex) Reset() {
 	*x = TaskIndex{}
-	mi := &file_storage_v1_storage_proto_msgTypes[67]
+	mi := &file_storage_v1_storage_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6837,7 +7182,7 @@ func (x *TaskIndex) String() string {
 func (*TaskIndex) ProtoMessage() {}
 
 func (x *TaskIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[67]
+	mi := &file_storage_v1_storage_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6850,7 +7195,7 @@ func (x *TaskIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskIndex.ProtoReflect.Descriptor instead.
 func (*TaskIndex) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{67}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TaskIndex) GetStatus() v1.ExecutorStatus {
@@ -6919,7 +7264,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_storage_v1_storage_proto_msgTypes[68]
+	mi := &file_storage_v1_storage_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6931,7 +7276,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_storage_v1_storage_proto_msgTypes[68]
+	mi := &file_storage_v1_storage_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6944,7 +7289,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_storage_v1_storage_proto_rawDescGZIP(), []int{68}
+	return file_storage_v1_storage_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Agent) GetDisplayName() string {
@@ -7291,7 +7636,47 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\bOutgoing\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06agents\x18\x03 \x03(\tR\x06agents\"1\n" +
+	"\x06agents\x18\x03 \x03(\tR\x06agents\"\xa5\x03\n" +
+	"\aWebhook\x12!\n" +
+	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x19\n" +
+	"\btopic_id\x18\x03 \x01(\tR\atopicId\x12\x19\n" +
+	"\bagent_id\x18\x04 \x01(\tR\aagentId\x12\x1f\n" +
+	"\vevent_types\x18\x05 \x03(\tR\n" +
+	"eventTypes\x12\x1a\n" +
+	"\bdisabled\x18\x06 \x01(\bR\bdisabled\x12'\n" +
+	"\x0fdisabled_reason\x18\a \x01(\tR\x0edisabledReason\x123\n" +
+	"\asecrets\x18\b \x03(\v2\x19.storage.v1.WebhookSecretR\asecrets\x12\x1f\n" +
+	"\vcreate_time\x18\t \x01(\x03R\n" +
+	"createTime\x12\x1f\n" +
+	"\vupdate_time\x18\n" +
+	" \x01(\x03R\n" +
+	"updateTime\x12\x10\n" +
+	"\x03rev\x18\v \x01(\x04R\x03rev\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\f \x01(\tR\trequestId\x12!\n" +
+	"\frequest_hash\x18\r \x01(\fR\vrequestHash\"H\n" +
+	"\rWebhookSecret\x12\x16\n" +
+	"\x06sealed\x18\x01 \x01(\fR\x06sealed\x12\x1f\n" +
+	"\vexpire_time\x18\x02 \x01(\x03R\n" +
+	"expireTime\"\xc2\x02\n" +
+	"\bDelivery\x12\x1d\n" +
+	"\n" +
+	"event_type\x18\x01 \x01(\tR\teventType\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
+	"\btopic_id\x18\x03 \x01(\tR\atopicId\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12\x1f\n" +
+	"\vcreate_time\x18\x05 \x01(\x03R\n" +
+	"createTime\x12\x1d\n" +
+	"\n" +
+	"start_time\x18\x06 \x01(\x03R\tstartTime\x12\x1a\n" +
+	"\battempts\x18\a \x01(\rR\battempts\x12!\n" +
+	"\fattempt_time\x18\b \x01(\x03R\vattemptTime\x12\x1b\n" +
+	"\tnext_time\x18\t \x01(\x03R\bnextTime\x12\x1f\n" +
+	"\vhttp_status\x18\n" +
+	" \x01(\rR\n" +
+	"httpStatus\x12\x14\n" +
+	"\x05error\x18\v \x01(\tR\x05error\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
@@ -7725,7 +8110,7 @@ func file_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_storage_v1_storage_proto_goTypes = []any{
 	(Phase)(0),                  // 0: storage.v1.Phase
 	(*TaskHead)(nil),            // 1: storage.v1.TaskHead
@@ -7750,84 +8135,87 @@ var file_storage_v1_storage_proto_goTypes = []any{
 	(*TopicMessage)(nil),        // 20: storage.v1.TopicMessage
 	(*TopicSummary)(nil),        // 21: storage.v1.TopicSummary
 	(*Outgoing)(nil),            // 22: storage.v1.Outgoing
-	(*Fork)(nil),                // 23: storage.v1.Fork
-	(*Limits)(nil),              // 24: storage.v1.Limits
-	(*Lane)(nil),                // 25: storage.v1.Lane
-	(*QueuedStep)(nil),          // 26: storage.v1.QueuedStep
-	(*Checkpoint)(nil),          // 27: storage.v1.Checkpoint
-	(*Memory)(nil),              // 28: storage.v1.Memory
-	(*Grant)(nil),               // 29: storage.v1.Grant
-	(*Usage)(nil),               // 30: storage.v1.Usage
-	(*RiskNote)(nil),            // 31: storage.v1.RiskNote
-	(*ErrorNote)(nil),           // 32: storage.v1.ErrorNote
-	(*ActiveStep)(nil),          // 33: storage.v1.ActiveStep
-	(*Accepted)(nil),            // 34: storage.v1.Accepted
-	(*InputAnswer)(nil),         // 35: storage.v1.InputAnswer
-	(*Supplied)(nil),            // 36: storage.v1.Supplied
-	(*Wait)(nil),                // 37: storage.v1.Wait
-	(*Record)(nil),              // 38: storage.v1.Record
-	(*Fact)(nil),                // 39: storage.v1.Fact
-	(*FlowStart)(nil),           // 40: storage.v1.FlowStart
-	(*FlowStop)(nil),            // 41: storage.v1.FlowStop
-	(*FlowSuccess)(nil),         // 42: storage.v1.FlowSuccess
-	(*StepError)(nil),           // 43: storage.v1.StepError
-	(*PlanCreated)(nil),         // 44: storage.v1.PlanCreated
-	(*PlannedSubtask)(nil),      // 45: storage.v1.PlannedSubtask
-	(*SubtaskChanged)(nil),      // 46: storage.v1.SubtaskChanged
-	(*Thought)(nil),             // 47: storage.v1.Thought
-	(*Reflection)(nil),          // 48: storage.v1.Reflection
-	(*FileChanged)(nil),         // 49: storage.v1.FileChanged
-	(*StepCancel)(nil),          // 50: storage.v1.StepCancel
-	(*StepWaitingForStart)(nil), // 51: storage.v1.StepWaitingForStart
-	(*StepWaitingForParam)(nil), // 52: storage.v1.StepWaitingForParam
-	(*InputRequired)(nil),       // 53: storage.v1.InputRequired
-	(*TextAdd)(nil),             // 54: storage.v1.TextAdd
-	(*StatusChanged)(nil),       // 55: storage.v1.StatusChanged
-	(*ToolsLoaded)(nil),         // 56: storage.v1.ToolsLoaded
-	(*Skipped)(nil),             // 57: storage.v1.Skipped
-	(*ToolProgress)(nil),        // 58: storage.v1.ToolProgress
-	(*Command)(nil),             // 59: storage.v1.Command
-	(*Cancel)(nil),              // 60: storage.v1.Cancel
-	(*Approve)(nil),             // 61: storage.v1.Approve
-	(*SettleOutcome)(nil),       // 62: storage.v1.SettleOutcome
-	(*Pause)(nil),               // 63: storage.v1.Pause
-	(*Unpause)(nil),             // 64: storage.v1.Unpause
-	(*Reject)(nil),              // 65: storage.v1.Reject
-	(*SupplyParams)(nil),        // 66: storage.v1.SupplyParams
-	(*SupplyInput)(nil),         // 67: storage.v1.SupplyInput
-	(*TaskIndex)(nil),           // 68: storage.v1.TaskIndex
-	(*Agent)(nil),               // 69: storage.v1.Agent
-	(v1.Confirm)(0),             // 70: pawl.executor.v1.Confirm
-	(v11.Language)(0),           // 71: pawl.common.v1.Language
-	(v1.OnUnknownOutcome)(0),    // 72: pawl.executor.v1.OnUnknownOutcome
-	(*v1.PlanOptions)(nil),      // 73: pawl.executor.v1.PlanOptions
-	(v12.Role)(0),               // 74: pawl.conversation.v1.Role
-	(v12.AgentDecision_Kind)(0), // 75: pawl.conversation.v1.AgentDecision.Kind
-	(v1.WaitKind)(0),            // 76: pawl.executor.v1.WaitKind
-	(v1.ExecutorStatus)(0),      // 77: pawl.executor.v1.ExecutorStatus
-	(v11.RiskLevel)(0),          // 78: pawl.common.v1.RiskLevel
-	(v11.ErrorReason)(0),        // 79: pawl.common.v1.ErrorReason
-	(v1.StepStatus)(0),          // 80: pawl.executor.v1.StepStatus
-	(v11.Outcome)(0),            // 81: pawl.common.v1.Outcome
-	(v11.Effect)(0),             // 82: pawl.common.v1.Effect
-	(v1.InputAnswer_Action)(0),  // 83: pawl.executor.v1.InputAnswer.Action
-	(v1.ErrorClass)(0),          // 84: pawl.executor.v1.ErrorClass
-	(v1.Recovery)(0),            // 85: pawl.executor.v1.Recovery
-	(v1.SubtaskStatus)(0),       // 86: pawl.executor.v1.SubtaskStatus
-	(v1.FileChangeType)(0),      // 87: pawl.executor.v1.FileChangeType
-	(*v1.ChatOptions)(nil),      // 88: pawl.executor.v1.ChatOptions
+	(*Webhook)(nil),             // 23: storage.v1.Webhook
+	(*WebhookSecret)(nil),       // 24: storage.v1.WebhookSecret
+	(*Delivery)(nil),            // 25: storage.v1.Delivery
+	(*Fork)(nil),                // 26: storage.v1.Fork
+	(*Limits)(nil),              // 27: storage.v1.Limits
+	(*Lane)(nil),                // 28: storage.v1.Lane
+	(*QueuedStep)(nil),          // 29: storage.v1.QueuedStep
+	(*Checkpoint)(nil),          // 30: storage.v1.Checkpoint
+	(*Memory)(nil),              // 31: storage.v1.Memory
+	(*Grant)(nil),               // 32: storage.v1.Grant
+	(*Usage)(nil),               // 33: storage.v1.Usage
+	(*RiskNote)(nil),            // 34: storage.v1.RiskNote
+	(*ErrorNote)(nil),           // 35: storage.v1.ErrorNote
+	(*ActiveStep)(nil),          // 36: storage.v1.ActiveStep
+	(*Accepted)(nil),            // 37: storage.v1.Accepted
+	(*InputAnswer)(nil),         // 38: storage.v1.InputAnswer
+	(*Supplied)(nil),            // 39: storage.v1.Supplied
+	(*Wait)(nil),                // 40: storage.v1.Wait
+	(*Record)(nil),              // 41: storage.v1.Record
+	(*Fact)(nil),                // 42: storage.v1.Fact
+	(*FlowStart)(nil),           // 43: storage.v1.FlowStart
+	(*FlowStop)(nil),            // 44: storage.v1.FlowStop
+	(*FlowSuccess)(nil),         // 45: storage.v1.FlowSuccess
+	(*StepError)(nil),           // 46: storage.v1.StepError
+	(*PlanCreated)(nil),         // 47: storage.v1.PlanCreated
+	(*PlannedSubtask)(nil),      // 48: storage.v1.PlannedSubtask
+	(*SubtaskChanged)(nil),      // 49: storage.v1.SubtaskChanged
+	(*Thought)(nil),             // 50: storage.v1.Thought
+	(*Reflection)(nil),          // 51: storage.v1.Reflection
+	(*FileChanged)(nil),         // 52: storage.v1.FileChanged
+	(*StepCancel)(nil),          // 53: storage.v1.StepCancel
+	(*StepWaitingForStart)(nil), // 54: storage.v1.StepWaitingForStart
+	(*StepWaitingForParam)(nil), // 55: storage.v1.StepWaitingForParam
+	(*InputRequired)(nil),       // 56: storage.v1.InputRequired
+	(*TextAdd)(nil),             // 57: storage.v1.TextAdd
+	(*StatusChanged)(nil),       // 58: storage.v1.StatusChanged
+	(*ToolsLoaded)(nil),         // 59: storage.v1.ToolsLoaded
+	(*Skipped)(nil),             // 60: storage.v1.Skipped
+	(*ToolProgress)(nil),        // 61: storage.v1.ToolProgress
+	(*Command)(nil),             // 62: storage.v1.Command
+	(*Cancel)(nil),              // 63: storage.v1.Cancel
+	(*Approve)(nil),             // 64: storage.v1.Approve
+	(*SettleOutcome)(nil),       // 65: storage.v1.SettleOutcome
+	(*Pause)(nil),               // 66: storage.v1.Pause
+	(*Unpause)(nil),             // 67: storage.v1.Unpause
+	(*Reject)(nil),              // 68: storage.v1.Reject
+	(*SupplyParams)(nil),        // 69: storage.v1.SupplyParams
+	(*SupplyInput)(nil),         // 70: storage.v1.SupplyInput
+	(*TaskIndex)(nil),           // 71: storage.v1.TaskIndex
+	(*Agent)(nil),               // 72: storage.v1.Agent
+	(v1.Confirm)(0),             // 73: pawl.executor.v1.Confirm
+	(v11.Language)(0),           // 74: pawl.common.v1.Language
+	(v1.OnUnknownOutcome)(0),    // 75: pawl.executor.v1.OnUnknownOutcome
+	(*v1.PlanOptions)(nil),      // 76: pawl.executor.v1.PlanOptions
+	(v12.Role)(0),               // 77: pawl.conversation.v1.Role
+	(v12.AgentDecision_Kind)(0), // 78: pawl.conversation.v1.AgentDecision.Kind
+	(v1.WaitKind)(0),            // 79: pawl.executor.v1.WaitKind
+	(v1.ExecutorStatus)(0),      // 80: pawl.executor.v1.ExecutorStatus
+	(v11.RiskLevel)(0),          // 81: pawl.common.v1.RiskLevel
+	(v11.ErrorReason)(0),        // 82: pawl.common.v1.ErrorReason
+	(v1.StepStatus)(0),          // 83: pawl.executor.v1.StepStatus
+	(v11.Outcome)(0),            // 84: pawl.common.v1.Outcome
+	(v11.Effect)(0),             // 85: pawl.common.v1.Effect
+	(v1.InputAnswer_Action)(0),  // 86: pawl.executor.v1.InputAnswer.Action
+	(v1.ErrorClass)(0),          // 87: pawl.executor.v1.ErrorClass
+	(v1.Recovery)(0),            // 88: pawl.executor.v1.Recovery
+	(v1.SubtaskStatus)(0),       // 89: pawl.executor.v1.SubtaskStatus
+	(v1.FileChangeType)(0),      // 90: pawl.executor.v1.FileChangeType
+	(*v1.ChatOptions)(nil),      // 91: pawl.executor.v1.ChatOptions
 }
 var file_storage_v1_storage_proto_depIdxs = []int32{
-	70,  // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
-	71,  // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
-	24,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
-	72,  // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	23,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
-	73,  // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	73,  // 0: storage.v1.TaskHead.confirm:type_name -> pawl.executor.v1.Confirm
+	74,  // 1: storage.v1.TaskHead.language:type_name -> pawl.common.v1.Language
+	27,  // 2: storage.v1.TaskHead.limits:type_name -> storage.v1.Limits
+	75,  // 3: storage.v1.TaskHead.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	26,  // 4: storage.v1.TaskHead.forks:type_name -> storage.v1.Fork
+	76,  // 5: storage.v1.TaskHead.plan_options:type_name -> pawl.executor.v1.PlanOptions
 	2,   // 6: storage.v1.TaskHead.chat:type_name -> storage.v1.Chat
 	3,   // 7: storage.v1.Chat.call:type_name -> storage.v1.ChatCall
 	5,   // 8: storage.v1.Topic.participants:type_name -> storage.v1.Participant
-	74,  // 9: storage.v1.Participant.role:type_name -> pawl.conversation.v1.Role
+	77,  // 9: storage.v1.Participant.role:type_name -> pawl.conversation.v1.Role
 	8,   // 10: storage.v1.TopicState.rolled_back:type_name -> storage.v1.SeqRange
 	7,   // 11: storage.v1.TopicState.interruptions:type_name -> storage.v1.Interruption
 	10,  // 12: storage.v1.TopicRecord.facts:type_name -> storage.v1.TopicFact
@@ -7841,102 +8229,103 @@ var file_storage_v1_storage_proto_depIdxs = []int32{
 	14,  // 20: storage.v1.TopicFact.stream_chunk:type_name -> storage.v1.StreamChunk
 	15,  // 21: storage.v1.TopicFact.stream_done:type_name -> storage.v1.StreamDone
 	16,  // 22: storage.v1.TopicFact.process:type_name -> storage.v1.ProcessNote
-	75,  // 23: storage.v1.AgentDecision.kind:type_name -> pawl.conversation.v1.AgentDecision.Kind
-	76,  // 24: storage.v1.WaitNote.kind:type_name -> pawl.executor.v1.WaitKind
-	31,  // 25: storage.v1.WaitNote.risk:type_name -> storage.v1.RiskNote
+	78,  // 23: storage.v1.AgentDecision.kind:type_name -> pawl.conversation.v1.AgentDecision.Kind
+	79,  // 24: storage.v1.WaitNote.kind:type_name -> pawl.executor.v1.WaitKind
+	34,  // 25: storage.v1.WaitNote.risk:type_name -> storage.v1.RiskNote
 	5,   // 26: storage.v1.ParticipantLeft.participant:type_name -> storage.v1.Participant
 	17,  // 27: storage.v1.TopicMessage.media:type_name -> storage.v1.Media
 	18,  // 28: storage.v1.TopicMessage.wait:type_name -> storage.v1.WaitNote
-	0,   // 29: storage.v1.Lane.phase:type_name -> storage.v1.Phase
-	0,   // 30: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
-	33,  // 31: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
-	26,  // 32: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
-	33,  // 33: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
-	77,  // 34: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	31,  // 35: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	37,  // 36: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	30,  // 37: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	32,  // 38: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	29,  // 39: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	28,  // 40: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
-	25,  // 41: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
-	32,  // 42: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
-	78,  // 43: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	78,  // 44: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	79,  // 45: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	80,  // 46: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	81,  // 47: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	82,  // 48: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	78,  // 49: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	31,  // 50: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	32,  // 51: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	36,  // 52: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	35,  // 53: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	34,  // 54: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	78,  // 55: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	83,  // 56: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	76,  // 57: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	30,  // 58: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	39,  // 59: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	80,  // 60: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	77,  // 61: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	40,  // 62: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	41,  // 63: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	42,  // 64: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	32,  // 65: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	42,  // 66: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
-	43,  // 67: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	50,  // 68: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	51,  // 69: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	52,  // 70: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	54,  // 71: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	55,  // 72: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	56,  // 73: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	58,  // 74: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	53,  // 75: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	44,  // 76: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
-	46,  // 77: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
-	47,  // 78: storage.v1.Fact.thought:type_name -> storage.v1.Thought
-	48,  // 79: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
-	49,  // 80: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
-	31,  // 81: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	32,  // 82: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	81,  // 83: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	84,  // 84: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
-	85,  // 85: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
-	45,  // 86: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
-	86,  // 87: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
-	86,  // 88: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
-	87,  // 89: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
-	81,  // 90: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	31,  // 91: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	32,  // 92: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	77,  // 93: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	57,  // 94: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	79,  // 95: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	60,  // 96: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	61,  // 97: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	65,  // 98: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	66,  // 99: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	62,  // 100: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	63,  // 101: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	64,  // 102: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	67,  // 103: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	78,  // 104: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	44,  // 105: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
-	36,  // 106: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	83,  // 107: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	77,  // 108: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	70,  // 109: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	24,  // 110: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	72,  // 111: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	73,  // 112: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	88,  // 113: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
-	114, // [114:114] is the sub-list for method output_type
-	114, // [114:114] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	24,  // 29: storage.v1.Webhook.secrets:type_name -> storage.v1.WebhookSecret
+	0,   // 30: storage.v1.Lane.phase:type_name -> storage.v1.Phase
+	0,   // 31: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
+	36,  // 32: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
+	29,  // 33: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
+	36,  // 34: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
+	80,  // 35: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	34,  // 36: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	40,  // 37: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	33,  // 38: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	35,  // 39: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	32,  // 40: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	31,  // 41: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	28,  // 42: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
+	35,  // 43: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
+	81,  // 44: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	81,  // 45: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	82,  // 46: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	83,  // 47: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	84,  // 48: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	85,  // 49: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	81,  // 50: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	34,  // 51: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	35,  // 52: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	39,  // 53: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	38,  // 54: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	37,  // 55: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	81,  // 56: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	86,  // 57: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	79,  // 58: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	33,  // 59: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	42,  // 60: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	83,  // 61: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	80,  // 62: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	43,  // 63: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	44,  // 64: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	45,  // 65: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	35,  // 66: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	45,  // 67: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	46,  // 68: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	53,  // 69: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	54,  // 70: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	55,  // 71: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	57,  // 72: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	58,  // 73: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	59,  // 74: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	61,  // 75: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	56,  // 76: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	47,  // 77: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
+	49,  // 78: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
+	50,  // 79: storage.v1.Fact.thought:type_name -> storage.v1.Thought
+	51,  // 80: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
+	52,  // 81: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
+	34,  // 82: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	35,  // 83: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	84,  // 84: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	87,  // 85: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	88,  // 86: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	48,  // 87: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
+	89,  // 88: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	89,  // 89: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	90,  // 90: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
+	84,  // 91: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	34,  // 92: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	35,  // 93: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	80,  // 94: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	60,  // 95: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	82,  // 96: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	63,  // 97: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	64,  // 98: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	68,  // 99: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	69,  // 100: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	65,  // 101: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	66,  // 102: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	67,  // 103: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	70,  // 104: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	81,  // 105: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	47,  // 106: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
+	39,  // 107: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	86,  // 108: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	80,  // 109: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	73,  // 110: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	27,  // 111: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	75,  // 112: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	76,  // 113: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	91,  // 114: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
+	115, // [115:115] is the sub-list for method output_type
+	115, // [115:115] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
@@ -7960,7 +8349,7 @@ func file_storage_v1_storage_proto_init() {
 		(*TopicFact_AgentSilent)(nil),
 		(*TopicFact_Process)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[38].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[41].OneofWrappers = []any{
 		(*Fact_FlowStart)(nil),
 		(*Fact_FlowStop)(nil),
 		(*Fact_FlowSuccess)(nil),
@@ -7985,7 +8374,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Fact_Reflection)(nil),
 		(*Fact_FileChanged)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[58].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[61].OneofWrappers = []any{
 		(*Command_Cancel)(nil),
 		(*Command_Approve)(nil),
 		(*Command_Reject)(nil),
@@ -7995,7 +8384,7 @@ func file_storage_v1_storage_proto_init() {
 		(*Command_Unpause)(nil),
 		(*Command_Input)(nil),
 	}
-	file_storage_v1_storage_proto_msgTypes[61].OneofWrappers = []any{
+	file_storage_v1_storage_proto_msgTypes[64].OneofWrappers = []any{
 		(*SettleOutcome_Retry)(nil),
 		(*SettleOutcome_OutputJson)(nil),
 		(*SettleOutcome_Skip)(nil),
@@ -8006,7 +8395,7 @@ func file_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_storage_v1_storage_proto_rawDesc), len(file_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   69,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,4 +1,4 @@
-package seal
+package sealed
 
 import (
 	"bytes"
@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/seal"
 )
 
 const secret = "hunter2-hunter2"
 
-func boxOf(t *testing.T, keys ...byte) *Box {
+func boxOf(t *testing.T, keys ...byte) *seal.Box {
 	t.Helper()
 	var all [][]byte
 	for _, k := range keys {
-		all = append(all, bytes.Repeat([]byte{k}, keySize))
+		all = append(all, bytes.Repeat([]byte{k}, 32))
 	}
-	b, err := NewBox(all...)
+	b, err := seal.NewBox(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestValuesThatCannotBeDecrypted(t *testing.T) {
 		}
 		key, value, with := damage(value)
 		apply(t, file, store.Change{Bucket: "sealed", Key: key, Value: value})
-		if _, err := Store(file, boxOf(t, with), "sealed"); !errors.Is(err, ErrOtherKey) || !strings.Contains(err.Error(), "--token-key") || strings.Contains(err.Error(), secret) {
+		if _, err := Store(file, boxOf(t, with), "sealed"); !errors.Is(err, seal.ErrOtherKey) || !strings.Contains(err.Error(), "--token-key") || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if kept, err := file.Get("sealed", key); err != nil || !bytes.Equal(kept, value) {

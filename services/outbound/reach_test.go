@@ -22,7 +22,7 @@ func wantRefused(t *testing.T, err error) {
 }
 
 func TestCheckedAddresses(t *testing.T) {
-	r := newReach([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd12::/16")})
+	r := newReach(Server{Allowed: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"), netip.MustParsePrefix("fd12::/16")}})
 	for address, want := range map[string]bool{
 		"93.184.216.34:443": true, "[2606:4700::1]:443": true, "127.0.0.1:80": false, "[::1]:80": false, "10.1.2.3:80": false,
 		"192.168.0.1:80": false, "172.16.0.1:80": false, "169.254.169.254:80": false, "[fe80::1%eth0]:80": false, "[fd00::1]:80": false,
@@ -48,7 +48,7 @@ func TestRebindingNameIsRefused(t *testing.T) {
 	if err != nil || len(first) != 1 || !isPublic(first[0].Unmap()) {
 		t.Fatalf("at first the name is %v, %v", first, err)
 	}
-	r := newReach(nil)
+	r := newReach(Server{Advice: "use --allow-addresses"})
 	r.checked.Resolver = dns
 	_, port, _ := net.SplitHostPort(web.Listener.Addr().String())
 	c, err := r.dial(t.Context(), "tcp4", net.JoinHostPort("rebind.example.", port))
@@ -99,13 +99,13 @@ func answer(question []byte, a netip.Addr) []byte {
 // Users must not learn which names exist inside: a name with a private address and one that does not exist give the same error, but for the operators'
 // text.
 func TestNamesInsideAreNotTold(t *testing.T) {
-	inside := newReach(nil)
+	inside := newReach(Server{Advice: "use --allow-addresses"})
 	inside.checked.Resolver = rebinding(t, netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.1.2.3"))
 	var texts []string
 	for _, name := range []string{"vm.example.:80", "no-such-host.invalid:80"} {
 		r := inside
 		if strings.HasSuffix(name, ".invalid:80") {
-			r = newReach(nil)
+			r = newReach(Server{Advice: "use --allow-addresses"})
 		}
 		_, err := r.dial(t.Context(), "tcp4", name)
 		var e *Error

@@ -12,49 +12,53 @@ import (
 	"runtime"
 	"strings"
 
-	"pawl.dev/mcppool-svc/internal/process"
 	"pawl.dev/services/privatefile"
 )
 
-const (
-	// keySize is the size of an AES-256 key.
-	keySize = 32
-	// KeyFile is the name of the key's file in the data folder, used if no other key is configured.
-	KeyFile = "mcp-logins.key"
-)
+// keySize is the size of an AES-256 key.
+const keySize = 32
 
-// OpenKeys returns the keys for NewBox. The first is the one that ref names (env:NAME or file:PATH), else the key in the data folder, which
-// OpenKeys creates if it does not exist. With ref, a key in the data folder is the second, so that values from before ref was set can be read.
-// Without ref and data folder OpenKeys returns a new key.
-func OpenKeys(ref, dataDir string, environ []string) ([][]byte, error) {
-	kind, where, _ := strings.Cut(ref, ":")
+// Source says where keys are.
+type Source struct {
+	// Ref names the key: env:NAME or file:PATH; may be empty. Flag is the flag that sets it, and Getenv finds NAME.
+	Ref    string
+	Flag   string
+	Getenv func(name string) (string, bool)
+	// File is the file of a key that is used if Ref is empty; empty: none.
+	File string
+}
+
+// OpenKeys returns the keys for NewBox. The first is the one that Ref names, else the key in File, which OpenKeys creates if it does not exist.
+// With Ref, the key in File is the second, so that values from before Ref was set can be read. Without Ref and File, OpenKeys returns a new key.
+func OpenKeys(s Source) ([][]byte, error) {
+	kind, where, _ := strings.Cut(s.Ref, ":")
 	var key []byte
 	var err error
 	switch {
-	case ref == "" && dataDir == "":
+	case s.Ref == "" && s.File == "":
 		return [][]byte{newKey()}, nil
-	case ref == "":
-		key, err = openKeyFile(filepath.Join(dataDir, KeyFile), true)
+	case s.Ref == "":
+		key, err = openKeyFile(s.File, true)
 		return [][]byte{key}, err
 	case kind == "env" && where != "":
-		text, ok := process.Getenv(environ, where)
+		text, ok := s.Getenv(where)
 		if !ok {
-			return nil, fmt.Errorf("--token-key refers to the environment variable %s, which is not set", where)
+			return nil, fmt.Errorf("%s refers to the environment variable %s, which is not set", s.Flag, where)
 		}
 		key, err = parseKeyText(text, "the environment variable "+where)
 	case kind == "file" && where != "":
 		var text string
 		if text, err = readKeyFile(where); err != nil {
-			return nil, fmt.Errorf("reading --token-key: %w", err)
+			return nil, fmt.Errorf("reading %s: %w", s.Flag, err)
 		}
 		key, err = parseKeyText(text, where)
 	default:
-		err = errors.New("--token-key is neither env:NAME nor file:PATH")
+		err = fmt.Errorf("%s is neither env:NAME nor file:PATH", s.Flag)
 	}
-	if err != nil || dataDir == "" {
+	if err != nil || s.File == "" {
 		return [][]byte{key}, err
 	}
-	older, err := openKeyFile(filepath.Join(dataDir, KeyFile), false)
+	older, err := openKeyFile(s.File, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return [][]byte{key}, nil
 	}
@@ -67,7 +71,7 @@ func newKey() []byte {
 	return key
 }
 
-// openKeyFile reads the key from the pool's own file. If create is set, it creates a missing file. Other users must not be able to read it.
+// openKeyFile reads the key from a file of the program. If create is set, it creates a missing file. Other users must not be able to read it.
 func openKeyFile(path string, create bool) ([]byte, error) {
 	text, err := readKeyFile(path)
 	if errors.Is(err, fs.ErrNotExist) && create {
@@ -81,7 +85,7 @@ func openKeyFile(path string, create bool) ([]byte, error) {
 		return nil, fmt.Errorf("reading the encryption key: %w", err)
 	}
 	if info, err := os.Stat(path); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s, the encryption key of the MCP pool, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s, an encryption key, can be read by others (mode %o); run chmod 600 on it", path, info.Mode().Perm())
 	}
 	return parseKeyText(text, path)
 }

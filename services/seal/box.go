@@ -30,6 +30,9 @@ func NewBox(keys ...[]byte) (*Box, error) {
 	return b, nil
 }
 
+// First returns a Box with only the key that b encrypts with.
+func (b *Box) First() *Box { return &Box{b.aeads[:1]} }
+
 // Seal appends the encrypted text to dst.
 func (b *Box) Seal(dst, text []byte, place string) []byte {
 	return b.aeads[0].Seal(dst, nil, text, []byte(place)) //nolint:gosec // Seal makes a random nonce itself

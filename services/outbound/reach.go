@@ -42,13 +42,15 @@ var nonPublic = []netip.Prefix{
 // cannot evade the check.
 type reach struct {
 	allowed   []netip.Prefix // ranges that may be dialled beside public addresses
+	only      bool           // public addresses may not be dialled
+	advice    string         // ends a refusal
 	trusted   sync.Map       // host:port as written in a URL, which may be dialled whatever they resolve to
 	unchecked *net.Dialer
 	checked   *net.Dialer
 }
 
-func newReach(allowed []netip.Prefix) *reach {
-	r := &reach{allowed: allowed, unchecked: &net.Dialer{Timeout: dialLimit}}
+func newReach(s Server) *reach {
+	r := &reach{allowed: s.Allowed, only: s.AllowedOnly, advice: s.Advice, unchecked: &net.Dialer{Timeout: dialLimit}}
 	r.checked = &net.Dialer{Timeout: dialLimit, Control: func(_, address string, _ syscall.RawConn) error { return r.check(address) }}
 	return r
 }
@@ -65,7 +67,7 @@ func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	c, err := r.checked.DialContext(ctx, network, address)
 	if host, _, _ := net.SplitHostPort(address); !isLiteral(host) {
-		err = hideName(err)
+		err = hideName(err, r.advice)
 	}
 	return c, err
 }
@@ -80,9 +82,9 @@ func (r *reach) proxy(req *http.Request) (*url.URL, error) {
 }
 
 // CheckLiteral returns an error for a URL whose host is an address that may not be dialled. It resolves no names.
-func CheckLiteral(address string, allowed []netip.Prefix) error {
+func CheckLiteral(address string, s Server) error {
 	if u, err := url.Parse(address); err == nil && isLiteral(u.Hostname()) {
-		return newReach(allowed).check(net.JoinHostPort(u.Hostname(), "0"))
+		return newReach(s).check(net.JoinHostPort(u.Hostname(), "0"))
 	}
 	return nil
 }
@@ -100,12 +102,28 @@ func (r *reach) check(address string) error {
 		return refuseAddress("%s cannot be checked", address)
 	}
 	a := ap.Addr().Unmap().WithZone("")
-	if isPublic(a) || slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	switch {
+	case slices.ContainsFunc(r.allowed, func(p netip.Prefix) bool { return p.Contains(a) }):
+		return nil
+	case isPublic(a) && r.only:
+		return refuseAddress("%s may not be reached: "+r.advice, a.String())
+	case isPublic(a):
 		return nil
 	}
-	return refuseAddress(
-		"%s is a loopback, private, link-local or reserved address: only an operator may register a server there, or allow such "+
-			"addresses with --allow-addresses", a.String())
+	return refuseAddress("%s is a loopback, private, link-local or reserved address: "+r.advice, a.String())
+}
+
+// ParseRanges parses ranges of addresses, such as 10.1.0.0/16.
+func ParseRanges(texts []string) ([]netip.Prefix, error) {
+	list := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("the range of allowed addresses %q cannot be read; write it like 10.1.0.0/16 or fd00::/8", text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 // isPublic reports whether an address is public. a must have no zone, and an IPv4 address must be unmapped.
@@ -116,11 +134,11 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(nonPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Probe connects to a URL's host without sending a request. If clients would use a proxy, it does not connect. It returns a
+// Probe connects to a server's host without sending a request. If clients would use a proxy, it does not connect. It returns a
 // description of what it found.
-func Probe(ctx context.Context, u *url.URL, allowed []netip.Prefix, publicOnly bool) (string, error) {
-	reach := newReach(allowed)
-	if !publicOnly {
+func Probe(ctx context.Context, s Server) (string, error) {
+	reach, u := newReach(s), s.Origin
+	if !s.PublicOnly {
 		reach.trust(u)
 		if proxy, err := reach.proxy(&http.Request{URL: u}); err == nil && proxy != nil {
 			return "not tried: it is reached through the proxy " + Place(proxy), nil

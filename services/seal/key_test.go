@@ -9,9 +9,26 @@ import (
 	"testing"
 )
 
+const keyFile = "test.key"
+
+func source(ref, dir string, environ []string) Source {
+	s := Source{Ref: ref, Flag: "--token-key", Getenv: func(name string) (string, bool) {
+		for _, e := range environ {
+			if value, ok := strings.CutPrefix(e, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}}
+	if dir != "" {
+		s.File = filepath.Join(dir, keyFile)
+	}
+	return s
+}
+
 // openKey returns the first key, with which values are encrypted.
 func openKey(ref, dir string, environ []string) ([]byte, error) {
-	keys, err := OpenKeys(ref, dir, environ)
+	keys, err := OpenKeys(source(ref, dir, environ))
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +41,7 @@ func TestOpenKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, KeyFile)
+	path := filepath.Join(dir, keyFile)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key's file: %v, %v", info.Mode(), err)
@@ -66,21 +83,21 @@ func TestOpenKeys(t *testing.T) {
 func TestOlderKey(t *testing.T) {
 	dir := t.TempDir()
 	ref, environ := "env:KEY", []string{"KEY=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, keySize))}
-	if keys, err := OpenKeys(ref, dir, environ); err != nil || len(keys) != 1 {
+	if keys, err := OpenKeys(source(ref, dir, environ)); err != nil || len(keys) != 1 {
 		t.Fatalf("%d keys, %v", len(keys), err)
 	}
 	older, err := openKey("", dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := OpenKeys(ref, dir, environ)
+	keys, err := OpenKeys(source(ref, dir, environ))
 	if err != nil || len(keys) != 2 || !bytes.Equal(keys[0], bytes.Repeat([]byte{7}, keySize)) || !bytes.Equal(keys[1], older) {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("damaged"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, keyFile), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenKeys(ref, dir, environ); err == nil || !strings.Contains(err.Error(), "32 bytes in base64") {
+	if _, err := OpenKeys(source(ref, dir, environ)); err == nil || !strings.Contains(err.Error(), "32 bytes in base64") {
 		t.Errorf("a damaged older key: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package seal
+package sealed
 
 import (
 	"bytes"
@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/seal"
 )
 
 // sealedStore is a Store that encrypts the values of some buckets.
 type sealedStore struct {
 	store.Store
-	box     *Box
+	box     *seal.Box
 	buckets []string
 }
 
@@ -27,9 +28,9 @@ var sealedPrefix = []byte(`{"v":2,"sealed":`)
 
 // Store returns a Store that encrypts the values of buckets in inner. It encrypts those that an earlier version of this program stored in plain
 // text, and those that are encrypted with another key of the box than the first.
-func Store(inner store.Store, box *Box, buckets ...string) (store.Store, error) {
+func Store(inner store.Store, box *seal.Box, buckets ...string) (store.Store, error) {
 	s := &sealedStore{Store: inner, box: box, buckets: buckets}
-	current := &sealedStore{box: &Box{box.aeads[:1]}, buckets: buckets}
+	current := &sealedStore{box: box.First(), buckets: buckets}
 	var outdated []store.Change
 	for _, bucket := range buckets {
 		err := inner.Load(bucket, func(key string, value []byte) error {

@@ -142,11 +142,13 @@ func redirectError(format string, args ...any) error {
 
 // Server describes the server that an HTTP client is for.
 type Server struct {
-	Origin     *url.URL
-	PublicOnly bool           // its address must be public or allowed
-	Allowed    []netip.Prefix // ranges that clients may reach beside public addresses
-	Headers    map[string]string
-	Login      Credentials // may be nil
+	Origin      *url.URL
+	PublicOnly  bool           // its address must be public or allowed
+	Allowed     []netip.Prefix // ranges that clients may reach beside public addresses
+	AllowedOnly bool           // and no public addresses
+	Advice      string         // how another address can be reached, for those who read that it is refused
+	Headers     map[string]string
+	Login       Credentials // may be nil
 }
 
 // NewClient makes a client for one user of a server. Clients share no TCP connections. The errors may wrap *Error and NotExecuted.
@@ -159,7 +161,7 @@ func NewClient(s Server) *http.Client {
 func NewBareClient(s Server) *http.Client { return &http.Client{Transport: newTransport(s)} }
 
 func newTransport(s Server) *http.Transport {
-	reach := newReach(s.Allowed)
+	reach := newReach(s)
 	t := &http.Transport{
 		DialContext:         reach.dial,
 		ForceAttemptHTTP2:   true,
@@ -197,14 +199,13 @@ func refuseAddress(format, address string) error {
 
 // hideName makes the error of a name whose address may not be reached, and that of a name that does not exist, look the same to users who do not
 // operate the pool: they must not learn which names exist on its network.
-func hideName(err error) error {
+func hideName(err error, advice string) error {
 	refused, ok := errors.AsType[*Error](err)
 	name, isName := errors.AsType[*net.DNSError](err)
 	if !ok && (!isName || !name.IsNotFound) {
 		return err
 	}
-	e := &Error{Address: true, public: "the server's name has no public address: check it; only an operator may register a server at another address, " +
-		"or allow such addresses with --allow-addresses"}
+	e := &Error{Address: true, public: "the server's name has no public address: check it; " + advice}
 	if e.Message = err.Error() + ": check the name"; ok {
 		e.Message = refused.Message
 	}

@@ -1,0 +1,224 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+
+	"pawl.dev/executor-svc/internal/journal"
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+)
+
+// Sender delivers events. Each webhook with pending deliveries has one goroutine, which makes one attempt at a time, so that a receiver that hangs delays no
+// other, and one that works gets the events in their order.
+type Sender struct {
+	Deps
+	metrics metrics
+	// reading bounds how many goroutines read events from the journal at once.
+	reading chan struct{}
+
+	mu sync.Mutex // guards the fields below
+	// ctx is Run's. workers has the running goroutines; nil before Run and after it.
+	ctx     context.Context
+	workers map[journal.WebhookRef]*worker
+	wg      sync.WaitGroup // counts them
+}
+
+// Deps are what a Sender uses.
+type Deps struct {
+	Journal   journal.Journal
+	Secrets   Secrets
+	Receivers *Receivers
+	Log       *slog.Logger
+}
+
+const (
+	// maxReading is how many goroutines read events at once.
+	maxReading = 2
+	// page is how many deliveries are read at once.
+	page = 100
+	// retryDelay is the pause before a failed use of the journal is repeated.
+	retryDelay = 5 * time.Second
+	// outage is how many failures in a row mean that the receiver is down.
+	outage = 3
+)
+
+// New returns a Sender that does nothing until Run.
+func New(d Deps) *Sender {
+	return &Sender{Deps: d, metrics: newMetrics(otel.Meter("pawl.dev/executor-svc"), d.Log), reading: make(chan struct{}, maxReading)}
+}
+
+// Run delivers events until ctx is done.
+func (s *Sender) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx, s.workers = ctx, map[journal.WebhookRef]*worker{}
+	s.mu.Unlock()
+	s.Journal.OnDelivery(func(ref journal.WebhookRef) { s.wake(ref, false) })
+	for {
+		pending, err := s.Journal.PendingWebhooks(ctx)
+		for _, ref := range pending {
+			s.wake(ref, false)
+		}
+		if err == nil {
+			break
+		}
+		s.Log.Error("the pending webhook deliveries cannot be read; retrying", "error", err)
+		if !sleep(ctx, retryDelay) {
+			break
+		}
+	}
+	<-ctx.Done()
+	s.mu.Lock()
+	s.workers = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// Wake makes the webhook's pending deliveries that are due be attempted now, after a change of the webhook or of a delivery.
+func (s *Sender) Wake(ref journal.WebhookRef) { s.wake(ref, true) }
+
+// wake wakes the goroutine of a webhook, or starts one. It does not block. If urgent is true, the goroutine does not pause.
+func (s *Sender) wake(ref journal.WebhookRef, urgent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.workers == nil {
+		return // Run finds what is pending
+	}
+	w := s.workers[ref]
+	if w == nil {
+		w = &worker{sender: s, ref: ref, more: make(chan struct{}, 1)}
+		s.workers[ref] = w
+		s.wg.Go(func() { w.run(s.ctx) })
+	}
+	if urgent {
+		w.urgent.Store(true)
+	}
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// worker delivers the events of one webhook.
+type worker struct {
+	sender *Sender
+	ref    journal.WebhookRef
+	// more receives a value when there may be deliveries that the worker has not seen. urgent is set if it must not pause.
+	more   chan struct{}
+	urgent atomic.Bool
+	// failures counts the failed attempts in a row; after the last one, the worker pauses. recovered is when the receiver accepted an event after an outage.
+	failures          uint32
+	paused, recovered time.Time
+}
+
+// run attempts deliveries until none is pending.
+func (w *worker) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if w.urgent.Swap(false) {
+			w.paused = time.Time{}
+		}
+		hook, d, next, err := w.pick(ctx)
+		switch {
+		case err == nil && d == nil && next.IsZero():
+			if w.end() {
+				return
+			}
+		case err == nil && d != nil && !w.paused.After(time.Now()):
+			err = w.deliver(ctx, hook, *d)
+			next = time.Time{}
+		case err == nil && d != nil:
+			next = w.paused
+		}
+		if err != nil && ctx.Err() == nil {
+			w.sender.Log.Error("a webhook's deliveries cannot be read or stored; retrying", "webhook", w.ref.ID, "error", err)
+			next = time.Now().Add(retryDelay)
+		}
+		if next.IsZero() {
+			continue
+		}
+		wait := time.NewTimer(time.Until(next))
+		select {
+		case <-wait.C:
+		case <-w.more:
+		case <-ctx.Done():
+		}
+		wait.Stop()
+	}
+}
+
+// end removes the worker unless it was woken.
+func (w *worker) end() bool {
+	w.sender.mu.Lock()
+	defer w.sender.mu.Unlock()
+	select {
+	case <-w.more:
+		return false
+	default:
+	}
+	delete(w.sender.workers, w.ref)
+	return true
+}
+
+// pick returns the delivery to attempt next: of those that are due the one with the fewest attempts, then the oldest, so that an event that the receiver never
+// accepts does not hold up others. If none is due, it returns when the next one is; zero if none is pending or the webhook is disabled.
+func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.Delivery, next time.Time, err error) {
+	hook, err = w.sender.Journal.Webhook(ctx, w.ref)
+	if err != nil || hook.GetDisabled() {
+		return nil, nil, time.Time{}, ignoreDeleted(err)
+	}
+	for after := uint64(0); d == nil || d.GetAttempts() > 0; {
+		batch, err := w.sender.Journal.Deliveries(ctx, journal.DeliveryQuery{WebhookID: w.ref.ID, After: after, Limit: page})
+		if err != nil || len(batch) == 0 {
+			return hook, d, next, err
+		}
+		after = batch[len(batch)-1].No
+		for _, one := range batch {
+			at := time.Unix(0, one.GetNextTime())
+			switch isDue := !at.After(time.Now()) || one.GetAttemptTime() < w.recovered.UnixNano(); {
+			case isDue && (d == nil || one.GetAttempts() < d.GetAttempts()):
+				d = &one
+			case !isDue && (next.IsZero() || at.Before(next)):
+				next = at
+			}
+		}
+	}
+	return hook, d, next, nil
+}
+
+// deliver makes one attempt, or fails a delivery that is too old while the receiver accepts nothing.
+func (w *worker) deliver(ctx context.Context, hook *storagev1.Webhook, d journal.Delivery) error {
+	if w.failures > 0 && time.Since(time.Unix(0, d.GetStartTime())) > giveUpAfter {
+		d.Error = cmp.Or(d.GetError(), "the receiver accepted nothing for "+giveUpAfter.String())
+		return w.sender.fail(ctx, w.ref, d)
+	}
+	ok, err := w.sender.attempt(ctx, w.ref, hook, d)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		w.failures++
+		w.paused = time.Now().Add(backoff(w.failures, firstPause, 2, lastPause))
+		return nil
+	case w.failures >= outage:
+		w.recovered = time.Now()
+	}
+	w.failures = 0
+	return nil
+}
+
+// sleep waits, and returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
