@@ -20,6 +20,7 @@ import (
 
 	"pawl.dev/cmd/internal/cli/admin"
 	"pawl.dev/cmd/internal/cli/chat"
+	"pawl.dev/cmd/internal/cli/hooks"
 	"pawl.dev/cmd/internal/cli/mcp"
 	"pawl.dev/cmd/internal/cli/task"
 	"pawl.dev/cmd/internal/discover"
@@ -201,26 +202,27 @@ func linger(ctx context.Context, u *ui.UI, s *discover.Session) {
 type Grammar struct {
 	Globals
 
-	Run     task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
-	Code    task.CodeCmd    `cmd:"" group:"tasks" help:"Work on a goal in a folder: plan it, change files, run its tests."`
-	Chat    chat.Cmd        `cmd:"" group:"tasks" help:"Talk with agents and people in a topic."`
-	Topics  chat.TopicsCmd  `cmd:"" group:"tasks" help:"Topics: conversations of people and agents."`
-	Diff    task.DiffCmd    `cmd:"" group:"tasks" help:"Show how a task changed files."`
-	Undo    task.UndoCmd    `cmd:"" group:"tasks" help:"Bring files back to what they were before a task."`
-	Tasks   task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
-	Show    task.ShowCmd    `cmd:"" group:"tasks" help:"Show a task: what it waits for, its steps, its answer."`
-	Watch   task.WatchCmd   `cmd:"" group:"tasks" help:"Follow a task's events."`
-	Approve task.ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
-	Reject  task.RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
-	Params  task.ParamsCmd  `cmd:"" group:"tasks" help:"Supply the parameters that a waiting step lacks."`
-	Input   task.InputCmd   `cmd:"" group:"tasks" help:"Answer a question that an MCP server asks during a call."`
-	Outcome task.OutcomeCmd `cmd:"" group:"tasks" help:"Settle a call whose outcome is unknown."`
-	Pause   task.PauseCmd   `cmd:"" group:"tasks" help:"Pause a task."`
-	Unpause task.UnpauseCmd `cmd:"" group:"tasks" help:"Continue a paused task."`
-	Cancel  task.CancelCmd  `cmd:"" group:"tasks" help:"Cancel a task."`
-	Fork    task.ForkCmd    `cmd:"" group:"tasks" help:"Start a new task from a step of an old one."`
-	Export  task.ExportCmd  `cmd:"" group:"tasks" help:"Write everything about a task as JSON."`
-	Delete  task.DeleteCmd  `cmd:"" group:"tasks" help:"Delete tasks that have ended."`
+	Run      task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
+	Code     task.CodeCmd    `cmd:"" group:"tasks" help:"Work on a goal in a folder: plan it, change files, run its tests."`
+	Chat     chat.Cmd        `cmd:"" group:"tasks" help:"Talk with agents and people in a topic."`
+	Webhooks hooks.Cmd       `cmd:"" group:"tasks" help:"Webhooks: events are posted to a URL."`
+	Topics   chat.TopicsCmd  `cmd:"" group:"tasks" help:"Topics: conversations of people and agents."`
+	Diff     task.DiffCmd    `cmd:"" group:"tasks" help:"Show how a task changed files."`
+	Undo     task.UndoCmd    `cmd:"" group:"tasks" help:"Bring files back to what they were before a task."`
+	Tasks    task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`
+	Show     task.ShowCmd    `cmd:"" group:"tasks" help:"Show a task: what it waits for, its steps, its answer."`
+	Watch    task.WatchCmd   `cmd:"" group:"tasks" help:"Follow a task's events."`
+	Approve  task.ApproveCmd `cmd:"" group:"tasks" help:"Let a waiting step run, as shown or with an edited input."`
+	Reject   task.RejectCmd  `cmd:"" group:"tasks" help:"Refuse a waiting step; its task is cancelled."`
+	Params   task.ParamsCmd  `cmd:"" group:"tasks" help:"Supply the parameters that a waiting step lacks."`
+	Input    task.InputCmd   `cmd:"" group:"tasks" help:"Answer a question that an MCP server asks during a call."`
+	Outcome  task.OutcomeCmd `cmd:"" group:"tasks" help:"Settle a call whose outcome is unknown."`
+	Pause    task.PauseCmd   `cmd:"" group:"tasks" help:"Pause a task."`
+	Unpause  task.UnpauseCmd `cmd:"" group:"tasks" help:"Continue a paused task."`
+	Cancel   task.CancelCmd  `cmd:"" group:"tasks" help:"Cancel a task."`
+	Fork     task.ForkCmd    `cmd:"" group:"tasks" help:"Start a new task from a step of an old one."`
+	Export   task.ExportCmd  `cmd:"" group:"tasks" help:"Write everything about a task as JSON."`
+	Delete   task.DeleteCmd  `cmd:"" group:"tasks" help:"Delete tasks that have ended."`
 
 	MCP      mcp.Cmd          `cmd:"" name:"mcp" group:"config" help:"MCP servers and their tools."`
 	Agents   task.AgentsCmd   `cmd:"" group:"config" help:"Agents: named settings that tasks run with."`

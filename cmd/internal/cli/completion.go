@@ -195,6 +195,11 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 		for _, t := range topics.GetTopics() {
 			list = append(list, candidate{ui.ShortID(t.GetId()), t.GetDisplayName()})
 		}
+	case "webhook":
+		webhooks, _ := discover.All(ctx, s.Webhooks.ListWebhooks, &executorv1.ListWebhooksRequest{})
+		for _, w := range webhooks.GetWebhooks() {
+			list = append(list, candidate{ui.ShortID(w.GetId()), w.GetDisplayName()})
+		}
 	case "model":
 		models, _ := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
 		for _, m := range models.GetModels() {

@@ -26,11 +26,12 @@ import (
 
 // Session is a connection to a server, which it opens at its first call and opens again if the server goes away.
 type Session struct {
-	Tasks   executorv1.ExecutorServiceClient
-	Agents  executorv1.AgentServiceClient
-	Pool    mcppoolv1.McpPoolServiceClient
-	Planner plannerv1.PlannerServiceClient
-	Topics  conversationv1.TopicServiceClient
+	Tasks    executorv1.ExecutorServiceClient
+	Agents   executorv1.AgentServiceClient
+	Pool     mcppoolv1.McpPoolServiceClient
+	Planner  plannerv1.PlannerServiceClient
+	Topics   conversationv1.TopicServiceClient
+	Webhooks executorv1.WebhookServiceClient
 
 	cfg      Config
 	slowNote sync.Once // for the note that a server is slow
@@ -48,6 +49,7 @@ func New(cfg Config) *Session {
 		cfg.Alive = Alive
 	}
 	s := &Session{cfg: cfg}
+	s.Webhooks = executorv1.NewWebhookServiceClient(s)
 	s.Topics = conversationv1.NewTopicServiceClient(s)
 	s.Tasks, s.Agents = executorv1.NewExecutorServiceClient(s), executorv1.NewAgentServiceClient(s)
 	s.Pool, s.Planner = mcppoolv1.NewMcpPoolServiceClient(s), plannerv1.NewPlannerServiceClient(s)
