@@ -57,7 +57,7 @@ func (r *Receivers) do(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" {
 		client = r.plain
 	}
-	return client.Do(req) //nolint:gosec // the address of each connection is checked
+	return client.Do(req)
 }
 
 // describe returns the error of a request for the webhook's owner: without the path of the URL, which may be secret, and without addresses inside the
