@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,9 +23,9 @@ import (
 	"pawl.dev/services/serve"
 )
 
-// TestMain makes this test binary the programs that scripts run: pawl itself, and an MCP server to work with.
+// TestMain makes this test binary the programs that scripts run: pawl itself, an MCP server to work with, and a receiver of webhooks.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pawl": main, "deskmcp": deskMCP})
+	testscript.Main(m, map[string]func(){"pawl": main, "deskmcp": deskMCP, "receiver": receiver})
 }
 
 // TestScripts uses pawl as people do: processes, files, exit codes.
@@ -143,4 +147,46 @@ func hold(ctx context.Context, desk string) error {
 	case <-ctx.Done():
 		return errors.New("cancelled while holding")
 	}
+}
+
+// receiver receives the posts of webhooks. It writes its URL into the file `receiver`, and the body of each post into a file named after the event's type.
+// While there is a file `down`, it answers 500.
+func receiver() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = writeWhole("receiver", []byte("http://"+listener.Addr().String()+"/"))
+	}
+	if err == nil {
+		err = http.Serve(listener, http.HandlerFunc(receive))
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+func receive(w http.ResponseWriter, r *http.Request) {
+	if _, err := os.Stat("down"); err == nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	var event struct{ Type string }
+	if err == nil {
+		err = json.Unmarshal(body, &event)
+	}
+	if err == nil {
+		err = writeWhole(filepath.Base(event.Type), body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// writeWhole writes a file that appears with its content.
+func writeWhole(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }

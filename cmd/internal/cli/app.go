@@ -205,8 +205,8 @@ type Grammar struct {
 	Run      task.RunCmd     `cmd:"" group:"tasks" help:"Run a goal and show its progress."`
 	Code     task.CodeCmd    `cmd:"" group:"tasks" help:"Work on a goal in a folder: plan it, change files, run its tests."`
 	Chat     chat.Cmd        `cmd:"" group:"tasks" help:"Talk with agents and people in a topic."`
-	Webhooks hooks.Cmd       `cmd:"" group:"tasks" help:"Webhooks: events are posted to a URL."`
 	Topics   chat.TopicsCmd  `cmd:"" group:"tasks" help:"Topics: conversations of people and agents."`
+	Webhooks hooks.Cmd       `cmd:"" group:"tasks" help:"Webhooks: events are posted to a URL."`
 	Diff     task.DiffCmd    `cmd:"" group:"tasks" help:"Show how a task changed files."`
 	Undo     task.UndoCmd    `cmd:"" group:"tasks" help:"Bring files back to what they were before a task."`
 	Tasks    task.TasksCmd   `cmd:"" group:"tasks" help:"List tasks."`

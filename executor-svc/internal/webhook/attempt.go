@@ -67,6 +67,10 @@ func (s *Sender) Ping(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 	if err != nil {
 		return Result{}, err
 	}
+	if err := enter(ctx, s.posting); err != nil {
+		return Result{}, err
+	}
+	defer func() { <-s.posting }()
 	r := s.post(ctx, ref, w, "msg_"+strings.ReplaceAll(uuid.NewString(), "-", ""), body)
 	return r, ctx.Err()
 }
@@ -108,6 +112,10 @@ func (s *Sender) post(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 
 // attempt attempts a delivery and stores the result. It reports whether the receiver accepted the event. An error says that the journal cannot be used.
 func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storagev1.Webhook, d journal.Delivery) (ok bool, err error) {
+	if err := enter(ctx, s.posting); err != nil {
+		return false, err
+	}
+	defer func() { <-s.posting }()
 	body, err := s.body(ctx, ref, d.Delivery)
 	switch {
 	case errors.Is(err, errLeft):

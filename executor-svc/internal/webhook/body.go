@@ -30,12 +30,10 @@ var errLeft = errors.New("you no longer participate in the topic")
 // body returns what is posted for a delivery: the type, the time and the event in the JSON of REST. An event that is too large, or whose task or topic was
 // deleted, is reduced to where and when it happened.
 func (s *Sender) body(ctx context.Context, ref journal.WebhookRef, d *storagev1.Delivery) ([]byte, error) {
-	select {
-	case s.reading <- struct{}{}: // a record may be large
-		defer func() { <-s.reading }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := enter(ctx, s.reading); err != nil { // a record may be large
+		return nil, err
 	}
+	defer func() { <-s.reading }()
 	at := time.Unix(0, d.GetCreateTime())
 	whole, reduced, err := s.event(ctx, ref, d)
 	if err != nil && !errors.Is(err, journal.ErrNotFound) {

@@ -19,8 +19,8 @@ import (
 type Sender struct {
 	Deps
 	metrics metrics
-	// reading bounds how many goroutines read events from the journal at once.
-	reading chan struct{}
+	// reading bounds how many goroutines read events from the journal at once, posting how many posts are in flight.
+	reading, posting chan struct{}
 
 	mu sync.Mutex // guards the fields below
 	// ctx is Run's. workers has the running goroutines; nil before Run and after it.
@@ -40,6 +40,8 @@ type Deps struct {
 const (
 	// maxReading is how many goroutines read events at once.
 	maxReading = 2
+	// maxPosting is how many posts are in flight, those of all users together.
+	maxPosting = 64
 	// page is how many deliveries are read at once.
 	page = 100
 	// retryDelay is the pause before a failed use of the journal is repeated.
@@ -50,7 +52,10 @@ const (
 
 // New returns a Sender that does nothing until Run.
 func New(d Deps) *Sender {
-	return &Sender{Deps: d, metrics: newMetrics(otel.Meter("pawl.dev/executor-svc"), d.Log), reading: make(chan struct{}, maxReading)}
+	return &Sender{
+		Deps: d, metrics: newMetrics(otel.Meter("pawl.dev/executor-svc"), d.Log),
+		reading: make(chan struct{}, maxReading), posting: make(chan struct{}, maxPosting),
+	}
 }
 
 // Run delivers events until ctx is done.
@@ -119,35 +124,44 @@ type worker struct {
 // run attempts deliveries until none is pending.
 func (w *worker) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if w.urgent.Swap(false) {
-			w.paused = time.Time{}
-		}
-		hook, d, next, err := w.pick(ctx)
+		next, idle, err := w.step(ctx)
 		switch {
-		case err == nil && d == nil && next.IsZero():
-			if w.end() {
-				return
-			}
-		case err == nil && d != nil && !w.paused.After(time.Now()):
-			err = w.deliver(ctx, hook, *d)
-			next = time.Time{}
-		case err == nil && d != nil:
-			next = w.paused
-		}
-		if err != nil && ctx.Err() == nil {
+		case idle && w.end():
+			return
+		case err != nil && ctx.Err() == nil:
 			w.sender.Log.Error("a webhook's deliveries cannot be read or stored; retrying", "webhook", w.ref.ID, "error", err)
 			next = time.Now().Add(retryDelay)
 		}
-		if next.IsZero() {
-			continue
+		if !next.IsZero() {
+			w.sleep(ctx, next)
 		}
-		wait := time.NewTimer(time.Until(next))
-		select {
-		case <-wait.C:
-		case <-w.more:
-		case <-ctx.Done():
-		}
-		wait.Stop()
+	}
+}
+
+// step attempts one delivery if the worker is not paused and one is due. It returns when the next step is to be made, zero for at once, and whether none is
+// pending.
+func (w *worker) step(ctx context.Context) (next time.Time, idle bool, err error) {
+	if w.urgent.Swap(false) {
+		w.paused = time.Time{}
+	}
+	hook, d, next, err := w.pick(ctx)
+	switch {
+	case err != nil || d == nil:
+		return next, err == nil && next.IsZero(), err
+	case w.paused.After(time.Now()):
+		return w.paused, false, nil
+	}
+	return time.Time{}, false, w.deliver(ctx, hook, *d)
+}
+
+// sleep waits until a time, a wake or the end of ctx.
+func (w *worker) sleep(ctx context.Context, until time.Time) {
+	wait := time.NewTimer(time.Until(until))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-w.more:
+	case <-ctx.Done():
 	}
 }
 
@@ -165,10 +179,11 @@ func (w *worker) end() bool {
 }
 
 // pick returns the delivery to attempt next: of those that are due the one with the fewest attempts, then the oldest, so that an event that the receiver never
-// accepts does not hold up others. If none is due, it returns when the next one is; zero if none is pending or the webhook is disabled.
+// accepts does not hold up others. If none is due, it returns when the next one is; zero if none is pending. The deliveries of a disabled webhook are due when
+// they are to fail.
 func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.Delivery, next time.Time, err error) {
 	hook, err = w.sender.Journal.Webhook(ctx, w.ref)
-	if err != nil || hook.GetDisabled() {
+	if err != nil {
 		return nil, nil, time.Time{}, ignoreDeleted(err)
 	}
 	for after := uint64(0); d == nil || d.GetAttempts() > 0; {
@@ -178,8 +193,8 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 		}
 		after = batch[len(batch)-1].No
 		for _, one := range batch {
-			at := time.Unix(0, one.GetNextTime())
-			switch isDue := !at.After(time.Now()) || one.GetAttemptTime() < w.recovered.UnixNano(); {
+			at := w.dueTime(hook, one)
+			switch isDue := !at.After(time.Now()); {
 			case isDue && (d == nil || one.GetAttempts() < d.GetAttempts()):
 				d = &one
 			case !isDue && (next.IsZero() || at.Before(next)):
@@ -190,8 +205,23 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 	return hook, d, next, nil
 }
 
-// deliver makes one attempt, or fails a delivery that is too old while the receiver accepts nothing.
+// dueTime returns when a delivery is to be attempted, or to fail if the webhook is disabled. After an outage, all that were attempted during it are due.
+func (w *worker) dueTime(hook *storagev1.Webhook, d journal.Delivery) time.Time {
+	switch {
+	case hook.GetDisabled():
+		return time.Unix(0, d.GetStartTime()).Add(giveUpAfter)
+	case d.GetAttemptTime() < w.recovered.UnixNano():
+		return time.Time{}
+	}
+	return time.Unix(0, d.GetNextTime())
+}
+
+// deliver makes one attempt, or fails a delivery that is too old while the receiver accepts nothing or the webhook is disabled.
 func (w *worker) deliver(ctx context.Context, hook *storagev1.Webhook, d journal.Delivery) error {
+	if hook.GetDisabled() {
+		d.Error = cmp.Or(d.GetError(), "the webhook was disabled for "+giveUpAfter.String())
+		return w.sender.fail(ctx, w.ref, d)
+	}
 	if w.failures > 0 && time.Since(time.Unix(0, d.GetStartTime())) > giveUpAfter {
 		d.Error = cmp.Or(d.GetError(), "the receiver accepted nothing for "+giveUpAfter.String())
 		return w.sender.fail(ctx, w.ref, d)
@@ -220,5 +250,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// enter takes a place in a semaphore. The caller returns it by receiving from sem.
+func enter(ctx context.Context, sem chan struct{}) error {
+	select {
+	case sem <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -144,6 +144,8 @@ func (c *checker) entry(k, v []byte) {
 	switch k[0] {
 	case kindTopicUser, kindArchived, kindTopicRequest, kindOutgoing:
 		c.topicIndex(k, v)
+	case kindWebhook, kindPending, kindFailed:
+		c.webhookEntry(k)
 	default:
 		c.index(k, v)
 	}
@@ -193,13 +195,18 @@ func (c *checker) index(k, v []byte) {
 	case kindAgent:
 		_, err := readAgent(c.t, k, c.t.Get(k))
 		c.expect(k, true, "", err)
-	case kindWebhook:
+	}
+}
+
+// webhookEntry checks a webhook or a delivery.
+func (c *checker) webhookEntry(k []byte) {
+	if k[0] == kindWebhook {
 		_, err := readWebhook(c.t, k)
 		c.expect(k, len(k) >= idSize+2, "its key is too short", err)
-	case kindPending, kindFailed:
-		_, err := readMessage(c.t, k, c.t.Get(k), &storagev1.Delivery{})
-		c.expect(k, len(k) == 1+idSize+8, "its key has the wrong size", err)
+		return
 	}
+	_, err := readMessage(c.t, k, c.t.Get(k), &storagev1.Delivery{})
+	c.expect(k, len(k) == 1+idSize+8, "its key has the wrong size", err)
 }
 
 // has reports whether a key exists, even without a value.

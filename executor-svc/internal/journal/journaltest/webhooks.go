@@ -18,7 +18,7 @@ import (
 func webhookTests() map[string]test {
 	return map[string]test{
 		"Webhooks": webhooks, "DeliveriesOfTasks": deliveriesOfTasks, "DeliveriesOfTopics": deliveriesOfTopics, "StatesOfDeliveries": statesOfDeliveries,
-		"NoDeliveryWithoutCommit": noDeliveryWithoutCommit,
+		"DeletedWithDeliveries": deletedWithDeliveries, "NoDeliveryWithoutCommit": noDeliveryWithoutCommit,
 	}
 }
 
@@ -191,7 +191,7 @@ func deliveriesOfTopics(t *testing.T, j journal.Journal, _ func() journal.Journa
 	wantPending(t, j, tasks)
 }
 
-// A delivery is pending or failed, until it is delivered or its webhook is deleted.
+// A delivery is pending or failed, until it is delivered.
 func statesOfDeliveries(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
 	ctx := t.Context()
 	ref := putHook(t, j, "ann", &storagev1.Webhook{EventTypes: []string{"task.text_add"}})
@@ -229,7 +229,20 @@ func statesOfDeliveries(t *testing.T, j journal.Journal, reopen func() journal.J
 	if err := j.PutDelivery(ctx, ref.ID, ds[2], true); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("a delivery that is gone: %v", err)
 	}
-	put(ds[0], true)
+}
+
+// A deleted webhook has no deliveries, and none can be stored for it.
+func deletedWithDeliveries(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	ctx := t.Context()
+	ref := putHook(t, j, "ann", &storagev1.Webhook{EventTypes: []string{"task.text_add"}})
+	createMany(t, j, "ann", "ann")
+	ds, err := j.Deliveries(ctx, journal.DeliveryQuery{WebhookID: ref.ID, Limit: 10})
+	if err != nil || len(ds) != 2 {
+		t.Fatalf("%v, %v", ds, err)
+	}
+	if err := j.PutDelivery(ctx, ref.ID, ds[0], true); err != nil {
+		t.Fatal(err)
+	}
 	if err := j.DeleteWebhook(ctx, ref, 0); err != nil {
 		t.Fatal(err)
 	}
