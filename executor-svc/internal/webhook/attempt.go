@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"pawl.dev/services/outbound"
 
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
@@ -46,7 +49,10 @@ type Result struct {
 	Status int
 	// Problem says why the event was not delivered; empty if it was.
 	Problem string
-	Took    time.Duration
+	// Down is true if the reason is the receiver, whatever the event: there was no connection, or it asked for time. RetryAfter is how much it asked for.
+	Down       bool
+	RetryAfter time.Duration
+	Took       time.Duration
 }
 
 // DeliveryID returns the id of a delivery, the webhook-id of all its attempts.
@@ -96,7 +102,8 @@ func (s *Sender) post(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 	req.Header.Set("Webhook-Signature", signature)
 	resp, err := s.Receivers.do(req)
 	if err != nil {
-		return Result{Problem: describe(err)}
+		dialling, ok := errors.AsType[*net.OpError](err)
+		return Result{Problem: describe(err), Down: ok && dialling.Op == "dial"}
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	_ = resp.Body.Close()
@@ -107,46 +114,49 @@ func (s *Sender) post(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 	case r.Status < 200 || r.Status >= 300:
 		r.Problem = fmt.Sprintf("the receiver answered HTTP %d", r.Status)
 	}
+	if r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable {
+		r.Down, r.RetryAfter = true, min(outbound.RetryAfter(resp.Header.Get("Retry-After"), time.Now()), lastDelay)
+	}
 	return r
 }
 
-// attempt attempts a delivery and stores the result. It reports whether the receiver accepted the event. An error says that the journal cannot be used.
-func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storagev1.Webhook, d journal.Delivery) (ok bool, err error) {
+// attempt attempts a delivery and stores the result, which it returns. An error says that the journal cannot be used.
+func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storagev1.Webhook, d journal.Delivery) (r Result, err error) {
 	if err := enter(ctx, s.posting); err != nil {
-		return false, err
+		return r, err
 	}
 	defer func() { <-s.posting }()
 	body, err := s.body(ctx, ref, d.Delivery)
 	switch {
 	case errors.Is(err, errLeft):
 		d.Error = err.Error()
-		return true, s.fail(ctx, ref, d) // the receiver is not the reason
+		return r, s.fail(ctx, ref, d) // the receiver is not the reason
 	case err != nil:
-		return false, err
+		return r, err
 	}
-	r := s.post(ctx, ref, w, DeliveryID(ref.ID, d.No), body)
+	r = s.post(ctx, ref, w, DeliveryID(ref.ID, d.No), body)
 	if ctx.Err() != nil && r.Problem != "" {
-		return false, ctx.Err() // the executor stops; the attempt does not count
+		return r, ctx.Err() // the executor stops; the attempt does not count
 	}
 	s.measure(ctx, r)
 	if r.Problem == "" {
-		return true, s.Journal.Delivered(ctx, ref.ID, d.No)
+		return r, s.Journal.Delivered(ctx, ref.ID, d.No)
 	}
 	now := time.Now()
 	d.Attempts++
 	d.AttemptTime, d.HttpStatus, d.Error = now.UnixNano(), uint32(r.Status), r.Problem
-	d.NextTime = now.Add(backoff(d.GetAttempts(), firstDelay, delayFactor, lastDelay)).UnixNano()
+	d.NextTime = now.Add(max(backoff(d.GetAttempts(), firstDelay, delayFactor, lastDelay), r.RetryAfter)).UnixNano()
 	s.Log.Warn("an event could not be delivered to a webhook", "user", ref.User, "webhook", ref.ID, "delivery", DeliveryID(ref.ID, d.No), "type", d.GetEventType(),
 		"attempt", d.GetAttempts(), "status", r.Status, "error", r.Problem)
 	if r.Status == http.StatusGone {
 		if err := s.disable(ctx, ref); err != nil {
-			return false, err
+			return r, err
 		}
 	}
 	if d.GetNextTime() > d.GetStartTime()+int64(giveUpAfter) {
-		return false, s.fail(ctx, ref, d)
+		return r, s.fail(ctx, ref, d)
 	}
-	return false, ignoreDeleted(s.Journal.PutDelivery(ctx, ref.ID, d, false))
+	return r, ignoreDeleted(s.Journal.PutDelivery(ctx, ref.ID, d, false))
 }
 
 // fail makes a delivery a dead letter.

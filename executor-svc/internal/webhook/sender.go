@@ -96,7 +96,7 @@ func (s *Sender) wake(ref journal.WebhookRef, urgent bool) {
 	}
 	w := s.workers[ref]
 	if w == nil {
-		w = &worker{sender: s, ref: ref, more: make(chan struct{}, 1)}
+		w = &worker{sender: s, ref: ref, more: make(chan struct{}, 1), down: true}
 		s.workers[ref] = w
 		s.wg.Go(func() { w.run(s.ctx) })
 	}
@@ -119,6 +119,8 @@ type worker struct {
 	// failures counts the failed attempts in a row; after the last one, the worker pauses. recovered is when the receiver accepted an event after an outage.
 	failures          uint32
 	paused, recovered time.Time
+	// down is true if no event was the reason of the last failure. It is true at first, because an outage may have begun before the executor started.
+	down bool
 }
 
 // run attempts deliveries until none is pending.
@@ -179,19 +181,24 @@ func (w *worker) end() bool {
 }
 
 // pick returns the delivery to attempt next: of those that are due the one with the fewest attempts, then the oldest, so that an event that the receiver never
-// accepts does not hold up others. If none is due, it returns when the next one is; zero if none is pending. The deliveries of a disabled webhook are due when
-// they are to fail.
+// accepts does not hold up others. While the receiver is down, it returns the oldest of all instead, so that the receiver gets them in their order. If none is
+// due, it returns when the next one is; zero if none is pending. The deliveries of a disabled webhook are due when they are to fail.
 func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.Delivery, next time.Time, err error) {
 	hook, err = w.sender.Journal.Webhook(ctx, w.ref)
 	if err != nil {
 		return nil, nil, time.Time{}, ignoreDeleted(err)
 	}
+	var oldest *journal.Delivery
 	for after := uint64(0); d == nil || d.GetAttempts() > 0; {
 		batch, err := w.sender.Journal.Deliveries(ctx, journal.DeliveryQuery{WebhookID: w.ref.ID, After: after, Limit: page})
-		if err != nil || len(batch) == 0 {
-			return hook, d, next, err
+		if err != nil {
+			return nil, nil, time.Time{}, err
+		}
+		if len(batch) == 0 {
+			break
 		}
 		after = batch[len(batch)-1].No
+		oldest = cmp.Or(oldest, &batch[0])
 		for _, one := range batch {
 			at := w.dueTime(hook, one)
 			switch isDue := !at.After(time.Now()); {
@@ -201,6 +208,9 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 				next = at
 			}
 		}
+	}
+	if d != nil && w.down && !hook.GetDisabled() {
+		d = oldest
 	}
 	return hook, d, next, nil
 }
@@ -226,13 +236,15 @@ func (w *worker) deliver(ctx context.Context, hook *storagev1.Webhook, d journal
 		d.Error = cmp.Or(d.GetError(), "the receiver accepted nothing for "+giveUpAfter.String())
 		return w.sender.fail(ctx, w.ref, d)
 	}
-	ok, err := w.sender.attempt(ctx, w.ref, hook, d)
-	switch {
-	case err != nil:
+	r, err := w.sender.attempt(ctx, w.ref, hook, d)
+	if err != nil {
 		return err
-	case !ok:
+	}
+	w.down = r.Down
+	switch {
+	case r.Problem != "":
 		w.failures++
-		w.paused = time.Now().Add(backoff(w.failures, firstPause, 2, lastPause))
+		w.paused = time.Now().Add(max(backoff(w.failures, firstPause, 2, lastPause), r.RetryAfter))
 		return nil
 	case w.failures >= outage:
 		w.recovered = time.Now()
