@@ -192,14 +192,10 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 		}
 	case "topic":
 		topics, _ := discover.All(ctx, s.Topics.ListTopics, &conversationv1.ListTopicsRequest{})
-		for _, t := range topics.GetTopics() {
-			list = append(list, candidate{ui.ShortID(t.GetId()), t.GetDisplayName()})
-		}
+		list = named(topics.GetTopics())
 	case "webhook":
 		webhooks, _ := discover.All(ctx, s.Webhooks.ListWebhooks, &executorv1.ListWebhooksRequest{})
-		for _, w := range webhooks.GetWebhooks() {
-			list = append(list, candidate{ui.ShortID(w.GetId()), w.GetDisplayName()})
-		}
+		list = named(webhooks.GetWebhooks())
 	case "model":
 		models, _ := s.Planner.ListModels(ctx, &plannerv1.ListModelsRequest{})
 		for _, m := range models.GetModels() {
@@ -219,6 +215,17 @@ func (a *App) ask(ctx context.Context, p place, kind string) (list []candidate) 
 				list = append(list, candidate{t.GetId(), firstSentence(t.GetDescription())})
 			}
 		}
+	}
+	return list
+}
+
+// named returns the candidates for resources that have a display name.
+func named[R interface {
+	GetId() string
+	GetDisplayName() string
+}](all []R) (list []candidate) {
+	for _, r := range all {
+		list = append(list, candidate{ui.ShortID(r.GetId()), r.GetDisplayName()})
 	}
 	return list
 }

@@ -182,12 +182,12 @@ func TestRetries(t *testing.T) {
 		ref := o.hook("https://example.com/")
 		o.emit(1)
 		begin := time.Now()
-		time.Sleep(23 * time.Hour)
+		<-time.After(23 * time.Hour)
 		synctest.Wait()
 		if len(o.deliveries(ref, false)) != 1 {
 			t.Fatalf("after 23 hours: failed %v", o.deliveries(ref, true))
 		}
-		time.Sleep(25 * time.Hour)
+		<-time.After(25 * time.Hour)
 		synctest.Wait()
 		exact, base := 0, firstDelay
 		for i, p := range o.posts[1:] {
@@ -240,7 +240,7 @@ func TestOrderAfterAnOutage(t *testing.T) {
 				o.answer = answer
 				for range 30 {
 					o.emit(1)
-					time.Sleep(4 * time.Minute)
+					<-time.After(4 * time.Minute)
 				}
 				synctest.Wait()
 				if pending := o.deliveries(ref, false); len(pending) != 30 {
@@ -249,7 +249,7 @@ func TestOrderAfterAnOutage(t *testing.T) {
 				tried := len(o.posts) - 2
 				o.answer, o.posts = nil, o.posts[:2]
 				o.emit(200) // more than a page
-				time.Sleep(2 * lastPause)
+				<-time.After(2 * lastPause)
 				synctest.Wait()
 				if got := o.events(); !slices.Equal(got, numbers(232)) {
 					t.Errorf("the receiver got %v", got)
@@ -270,12 +270,12 @@ func TestAfterErrors(t *testing.T) {
 		o.answer = func(*http.Request, post) (*http.Response, error) { return status(http.StatusInternalServerError), nil }
 		for range 10 {
 			o.emit(1)
-			time.Sleep(4 * time.Minute)
+			<-time.After(4 * time.Minute)
 		}
 		synctest.Wait()
 		o.answer, o.posts = nil, nil
 		o.emit(5)
-		time.Sleep(2 * lastPause)
+		<-time.After(2 * lastPause)
 		synctest.Wait()
 		if got := o.events(); !slices.Equal(slices.Sorted(slices.Values(got)), numbers(15)) {
 			t.Errorf("the receiver got %v", got)
@@ -299,12 +299,12 @@ func TestEventsThatAreNeverAccepted(t *testing.T) {
 			return status(http.StatusOK), nil
 		}
 		o.emit(10)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if want := slices.Delete(numbers(10), first, last+1); !slices.Equal(accepted, want) {
 			t.Errorf("accepted %v, want %v", accepted, want)
 		}
-		time.Sleep(giveUpAfter)
+		<-time.After(giveUpAfter)
 		synctest.Wait()
 		if failed := o.deliveries(ref, true); len(failed) != last-first+1 || len(o.deliveries(ref, false)) > 0 {
 			t.Errorf("failed %v, pending %v", failed, o.deliveries(ref, false))
@@ -331,7 +331,7 @@ func TestRetryAfter(t *testing.T) {
 					return status(c.code, "Retry-After", c.header), nil
 				}
 				o.emit(1)
-				time.Sleep(2 * time.Hour)
+				<-time.After(2 * time.Hour)
 				synctest.Wait()
 				if len(o.posts) != 2 {
 					t.Fatalf("%d posts", len(o.posts))
@@ -363,12 +363,12 @@ func TestReceiverThatHangs(t *testing.T) {
 		if took := time.Since(begin); took > 0 || len(o.posts) != 21 {
 			t.Errorf("%d posts took %v", len(o.posts), took)
 		}
-		time.Sleep(timeout + time.Millisecond)
+		<-time.After(timeout + time.Millisecond)
 		synctest.Wait()
 		if first := o.deliveries(hangs, false)[0]; first.GetAttempts() != 1 || !strings.Contains(first.GetError(), "15s") {
 			t.Errorf("%v", first)
 		}
-		time.Sleep(5 * time.Second) // in the next attempt
+		<-time.After(5 * time.Second) // in the next attempt
 		synctest.Wait()
 		before := o.deliveries(hangs, false)
 		begin = time.Now()
@@ -406,7 +406,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%v", d)
 		}
 		o.emit(1)
-		time.Sleep(48 * time.Hour)
+		<-time.After(48 * time.Hour)
 		synctest.Wait()
 		w, err := o.Journal.Webhook(t.Context(), gone)
 		if err != nil || !w.GetDisabled() || !strings.Contains(w.GetDisabledReason(), "410") || len(o.deliveries(gone, true)) != 1 || len(o.deliveries(gone, false)) > 0 {
@@ -464,7 +464,7 @@ func TestRotation(t *testing.T) {
 			wait time.Duration
 			by   []string
 		}{{0, []string{second, first}}, {rotation - time.Minute, []string{second, first}}, {2 * time.Minute, []string{second}}} {
-			time.Sleep(want.wait)
+			<-time.After(want.wait)
 			o.emit(1)
 			synctest.Wait()
 			p := o.posts[len(o.posts)-1]
@@ -502,7 +502,7 @@ func TestPendingAfterAStart(t *testing.T) {
 			defer close(ended)
 			next.Run(ctx)
 		}()
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		synctest.Wait()
 		if got := o.events(); !slices.Equal(got, numbers(3)) || o.posts[0].id != first.id || o.posts[0].body != first.body {
 			t.Errorf("posted %v; before the start %v", o.posts, first)
