@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,7 @@ type post struct {
 
 // network has the receivers of a test instead of TCP connections.
 type network struct {
+	mu    sync.Mutex // guards posts and the office's tasks while the Sender works
 	posts []post
 	// answer answers a request; nil: it is accepted.
 	answer func(req *http.Request, p post) (*http.Response, error)
@@ -48,7 +50,9 @@ type network struct {
 func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	p := post{req.Header, req.URL.String(), req.Header.Get("webhook-id"), string(body), time.Now()}
+	n.mu.Lock()
 	n.posts = append(n.posts, p)
+	n.mu.Unlock()
 	if n.answer == nil || err != nil {
 		return status(http.StatusNoContent), err
 	}
@@ -129,15 +133,19 @@ func (o *office) emit(n int) {
 	for range n {
 		task := journaltest.NewTask("ann")
 		task.Records[0].Time = time.Now().UnixNano()
+		o.network.mu.Lock()
+		o.tasks = append(o.tasks, task.ID)
+		o.network.mu.Unlock()
 		if _, _, err := o.Journal.Create(o.t.Context(), task); err != nil {
 			o.t.Fatal(err)
 		}
-		o.tasks = append(o.tasks, task.ID)
 	}
 }
 
 // event returns which event a post has, from 0.
 func (o *office) event(p post) int {
+	o.network.mu.Lock()
+	defer o.network.mu.Unlock()
 	return slices.IndexFunc(o.tasks, func(id string) bool { return strings.Contains(p.body, id) })
 }
 
