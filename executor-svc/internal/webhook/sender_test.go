@@ -190,12 +190,12 @@ func TestRetries(t *testing.T) {
 		ref := o.hook("https://example.com/")
 		o.emit(1)
 		begin := time.Now()
-		<-time.After(23 * time.Hour)
+		<-time.After(22 * time.Hour)
 		synctest.Wait()
 		if len(o.deliveries(ref, false)) != 1 {
-			t.Fatalf("after 23 hours: failed %v", o.deliveries(ref, true))
+			t.Fatalf("after 22 hours: failed %v", o.deliveries(ref, true))
 		}
-		<-time.After(25 * time.Hour)
+		<-time.After(26 * time.Hour)
 		synctest.Wait()
 		exact, base := 0, firstDelay
 		for i, p := range o.posts[1:] {
