@@ -80,7 +80,7 @@ func TestChatKilled(t *testing.T) {
 type team struct {
 	t      *testing.T
 	topics map[string]conversationv1.TopicServiceClient // by person
-	tasks  executorv1.ExecutorServiceClient             // of ann, who has the agents
+	tasks  executorv1.ExecutorServiceClient             // as ann, the owner of the agents
 	id     string
 
 	mu      sync.Mutex // guards the fields below

@@ -11,7 +11,7 @@ import (
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
-// ErrTooMany is the error for a user who has as many webhooks as are allowed.
+// ErrTooMany refuses a webhook beyond the number that a user may have.
 var ErrTooMany = errors.New("too many")
 
 // Webhooks stores webhooks, per user, and their deliveries. A delivery is stored with the commit of its event, for each webhook that is enabled and wants

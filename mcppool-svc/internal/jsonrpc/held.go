@@ -66,7 +66,7 @@ func (h *Held) expire() {
 	h.shrink(0)
 }
 
-// read records the size of a message that was read completely; 0 if nobody receives the message.
+// read records that a message was read completely and has this size; 0 frees its part, because nobody receives the message.
 func (h *Held) read(bytes int) {
 	if h != nil {
 		h.onStall(nil)
