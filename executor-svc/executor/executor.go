@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -101,13 +102,13 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	box, err := openBox(cfg)
-	if err != nil {
-		return nil, err
-	}
 	store, err := bolt.Open(filepath.Join(cfg.DataDir, journalFile))
 	if err != nil {
 		return nil, err
+	}
+	box, err := openBox(cfg)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
 	if err := store.Suspect(); err != nil {
 		deps.Log.Error("the journal may lack its newest change", "error", err)

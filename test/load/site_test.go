@@ -26,8 +26,8 @@ const (
 	// ceiling bounds the anonymous memory of `pawl up` during an attack, and settled bounds it some time after (issue 13, shown by 2).
 	ceiling = 256 << 20
 	settled = 160 << 20
-	// settleTime is how long the memory may take to return.
-	settleTime = 15 * time.Second
+	// settleTime is how long the memory may take to return. Go collects garbage every 2 minutes where nothing is allocated.
+	settleTime = 3 * time.Minute
 	// sampleEvery is the time between two looks at the memory, and between two requests of the neighbour.
 	sampleEvery = 20 * time.Millisecond
 	// neighbourP99 bounds the neighbour's latency. It depends on the machine, so only a soak checks it.
