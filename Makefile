@@ -53,6 +53,7 @@ soak: ## Crash suite, simulation, the pool and attacks at length (an hour)
 	go test -timeout 10m -count 1 -v -run TestSimulation ./executor-svc/internal/sim -sim.first $$(date +%s) -sim.seeds 1000000 -sim.for 5m
 	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestNothingGrows ./mcppool-svc/mcppool
 	PAWL_SOAK=1 go test -timeout 30m -count 1 -v ./test/load
+	PAWL_SOAK=1 go test -timeout 10m -count 1 -v -run TestManyTopics ./test/scale
 
 bin/buf: tools/go.mod
 	cd tools && GOWORK=off GOBIN=$(CURDIR)/bin go install tool

@@ -321,15 +321,19 @@ func (r *rig) await(id string, want ...executorv1.ExecutorStatus) executorv1.Exe
 	timer := time.AfterFunc(patience, cancel)
 	defer timer.Stop()
 	stands := func(s executorv1.ExecutorStatus) bool { return slices.Contains(want, s) }
-	err := r.e.Watch(ctx, id, 0, stands, func(*executorv1.ExecutorEvent) error {
-		timer.Reset(patience)
-		return nil
-	})
-	got := r.task(id).Checkpoint.GetStatus()
-	if err != nil || !stands(got) {
-		r.t.Fatalf("task %s is %s, want %v: %v; %v", id, got, want, err, r.types(id))
+	for {
+		err := r.e.Watch(ctx, id, 0, stands, func(*executorv1.ExecutorEvent) error {
+			timer.Reset(patience)
+			return nil
+		})
+		got := r.task(id).Checkpoint.GetStatus()
+		if err != nil {
+			r.t.Fatalf("task %s is %s, want %v: %v; %v", id, got, want, err, r.types(id))
+		}
+		if stands(got) {
+			return got
+		} // a command that was in the inbox has moved the task on
 	}
-	return got
 }
 
 // events returns all events so far, and checks the invariants of an event log.
