@@ -7,11 +7,11 @@ import (
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
-	"pawl.dev/services/schema"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // goalName is the name of the goal in references.
@@ -105,7 +105,7 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 		return nil
 	}
 	step.Description = validUTF8(description)
-	step.InputJSON, step.Problem = checkInput(t.byID[p.GetToolId()], input)
+	step.InputJSON, step.Problem = toolcall.CheckInput(t.byID[p.GetToolId()], input)
 	return &flow.Planned{Step: step}
 }
 
@@ -123,7 +123,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	}
 	step.Tool, step.Retry = t.describe(tool), p.GetRetry()
 	if !p.GetUnresolved() {
-		step.InputJSON, step.Problem = checkInput(tool, step.InputJSON)
+		step.InputJSON, step.Problem = toolcall.CheckInput(tool, step.InputJSON)
 	}
 	return step
 }
@@ -132,29 +132,6 @@ func plannedStep(p *plannerv1.PlannedStep) *flow.PlannedStep {
 	return &flow.PlannedStep{
 		ToolID: validUTF8(p.GetToolId()), Description: validUTF8(p.GetDescription()), InputJSON: validUTF8(p.GetInputJson()), Risk: riskNote(p.GetRisk()),
 	}
-}
-
-// checkInput returns an input in its stored form, and how it violates the tool's schema; empty if it fits. If the schema cannot be read, only
-// the pool checks the input. A missing input becomes `{}`, which the schema must accept; a schema that cannot be read does not.
-func checkInput(tool *commonv1.Tool, raw string) (input, problem string) {
-	input = validUTF8(raw)
-	compiled, err := schema.Compile(tool.GetInputSchemaJson())
-	if raw == "" {
-		input = "{}"
-		if err == nil {
-			err = compiled.Validate(input)
-		}
-		if err != nil {
-			return input, "the planner gave no input for " + tool.GetId() + ", and an empty input does not fit: " + err.Error()
-		}
-		return input, ""
-	}
-	if err == nil {
-		if err := compiled.Validate(input); err != nil {
-			return input, err.Error()
-		}
-	}
-	return input, ""
 }
 
 // setAhead replaces the steps that are planned ahead in a lane.

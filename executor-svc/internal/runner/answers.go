@@ -15,6 +15,7 @@ import (
 	"pawl.dev/services/errs"
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // errUndelivered reports that the call that waited for answers is gone and received none of them.
@@ -80,7 +81,7 @@ func (s *Session) deliverAnswer(ctx context.Context, c *call, a *mcppoolv1.CallA
 		case reason == commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
 			replied, delivered, uncertain = true, false, uncertain || unreached
 			return false
-		case refusedAtShutdown(err), status.Code(err) == codes.Unavailable && to.Addr == nil: // not sent
+		case toolcall.RefusedAtShutdown(err), status.Code(err) == codes.Unavailable && to.Addr == nil: // not sent
 			return true
 		case reason == commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, status.Code(err) == codes.Unavailable:
 			uncertain = true

@@ -17,6 +17,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // askPlanner makes a planner call. It retries a call that fails, unless the error is definitive, and adds the usage of all attempts to usage.
@@ -96,7 +97,7 @@ func isDefinitive(err error) bool {
 	case commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED:
 		return e.Code != codes.Internal // Internal: the model's answer broke off
 	default:
-		return refusesRequest(e.Code)
+		return toolcall.RefusesRequest(e.Code)
 	}
 }
 

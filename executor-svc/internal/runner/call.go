@@ -1,10 +1,8 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // startSlack is how much longer than PoolPatience a call may take to start; it covers clock differences.
@@ -78,7 +77,7 @@ func (s *Session) callTool(ctx context.Context, t *flow.Task, lane uint32, st *s
 		if err != nil {
 			s.r.releaseLater(context.WithoutCancel(ctx), released) // the pool may not have received them with the call
 		}
-		if isLost(err) {
+		if toolcall.IsLost(err) {
 			s.log.WarnContext(ctx, "the connection to the MCP pool broke during a call; asking the pool for the outcome", "call_id", c.id, "error", err)
 			return s.attach(ctx, st, c)
 		}
@@ -132,10 +131,10 @@ func (s *Session) runCall(c *call, st *storagev1.ActiveStep, next func(string) *
 		out := flow.Called{Ordinal: c.ordinal, Attempt: c.attempt, Round: c.round, Outcome: commonv1.Outcome_OUTCOME_KNOWN, Usage: addUsage(nil, res.GetModelUsage())}
 		if res.GetIsError() {
 			out.Err = &storagev1.ErrorNote{
-				ErrMsg: cmp.Or(strings.TrimSpace(validUTF8(text(res))), "the tool failed without a message"), DataJson: st.GetInputJson(),
+				ErrMsg: toolcall.ErrorText(res), DataJson: st.GetInputJson(),
 				Reason: commonv1.ErrorReason_ERROR_REASON_TOOL_EXECUTION_FAILED,
 			}
-		} else if out.Output = output(res); next != nil {
+		} else if out.Output = toolcall.Output(res); next != nil {
 			out.Next = next(out.Output)
 		}
 		emit(out)
@@ -153,14 +152,14 @@ func (s *Session) send(ctx context.Context, msg *mcppoolv1.CallToolsRequest, c *
 			return false
 		}
 		otherPool := errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL
-		if otherPool || refusedAtShutdown(err) && s.r.cfg.Replicas != nil {
+		if otherPool || toolcall.RefusedAtShutdown(err) && s.r.cfg.Replicas != nil {
 			// The id of the new replica is committed before the call is sent, because later only that replica can prove that the call did not run.
 			if m := s.otherReplica(ctx, msg.GetCall()); m != nil {
 				err = m
 				return false
 			}
 		}
-		if !otherPool && !refusedAtShutdown(err) && (sent || status.Code(err) != codes.Unavailable) {
+		if !otherPool && !toolcall.RefusedAtShutdown(err) && (sent || status.Code(err) != codes.Unavailable) {
 			return false
 		}
 		if time.Now().After(notice) {

@@ -19,6 +19,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 const (
@@ -347,12 +348,12 @@ func (s *Session) gather(ctx context.Context, steps []history.Entry) (g flow.Gat
 		if err != nil {
 			s.log.WarnContext(ctx, "the media of a step are left out", "error", err)
 		}
-		var out stepOutput
+		var out toolcall.Result
 		if json.Unmarshal([]byte(raw), &out) != nil {
 			continue
 		}
 		for _, m := range out.Media {
-			stored := m.stored()
+			stored := storedMedia(m)
 			if n := len(stored.GetDataBase64()); len(g.Media) < maxMedia && size+n <= mediaBytes {
 				g.Media, size = append(g.Media, stored), size+n
 			} else {
@@ -372,8 +373,8 @@ func cut(text string, n int) string {
 	return strings.ToValidUTF8(text[:n], "") + "…"
 }
 
-// stored returns media of an output as media of a message.
-func (m media) stored() *storagev1.Media {
+// storedMedia returns media of an output as media of a message.
+func storedMedia(m toolcall.Media) *storagev1.Media {
 	kind, _, _ := strings.Cut(m.MimeType, "/")
 	if m.Type == "image" || m.Type == "audio" {
 		kind = m.Type

@@ -20,6 +20,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // servers is a pool whose servers take a given time to list one tool each, or to fail if they are broken.
@@ -104,7 +105,7 @@ func TestSlowServersDelayBriefly(t *testing.T) {
 		s := newSession(pool, &chooser{wants: []string{"fast/read"}}, ids...)
 		began := time.Now()
 		got := begun(t, s)
-		if took := time.Since(began); took > 2*slowAfter {
+		if took := time.Since(began); took > 2*toolcall.SlowAfter {
 			t.Errorf("it took %s", took)
 		}
 		if got.Plan.Step.ToolID != "fast/read" || got.Tools.GetToolCount() != 2 || len(got.Tools.GetSkipped()) != 8 {
@@ -135,11 +136,11 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 			}
 			return s, time.Since(began), len(tools.tools)
 		}
-		if _, took, n := next(); took != slowAfter || n != 1 {
+		if _, took, n := next(); took != toolcall.SlowAfter || n != 1 {
 			t.Errorf("the first task waits for %s and has %d tools", took, n)
 		}
 		s, took, n := next()
-		if took > suspectPatience || n != 1 {
+		if took > toolcall.SuspectPatience || n != 1 {
 			t.Errorf("the second task waits for %s and has %d tools", took, n)
 		}
 		<-time.After(time.Minute)
@@ -147,7 +148,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 			t.Errorf("once it has answered there are %v, %v", tools, err)
 		}
 		pool.takes["hung"] = time.Second
-		if _, took, _ := next(); took > suspectPatience {
+		if _, took, _ := next(); took > toolcall.SuspectPatience {
 			t.Errorf("a task after it answers waits for %s", took)
 		}
 		<-time.After(time.Minute)
@@ -214,7 +215,7 @@ func TestEndDoesNotWaitForSlowServers(t *testing.T) {
 		var got flow.Planned
 		c := &plannerv1.TaskContext{Goal: "g", History: []*plannerv1.HistoryEntry{{StepId: "step-1"}}}
 		s.plan(c, 0, false)(t.Context(), func(in flow.Input) { got, _ = in.(flow.Planned) })
-		if took := time.Since(began); took > slowAfter || got.Step != nil || got.Err != nil {
+		if took := time.Since(began); took > toolcall.SlowAfter || got.Step != nil || got.Err != nil {
 			t.Errorf("%v after %s", got, took)
 		}
 		<-time.After(time.Minute) // for the list that is still under way

@@ -11,6 +11,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // derive returns the Run that asks the planner for another input after a failed attempt.
@@ -53,7 +54,7 @@ func (s *Session) makeInput(c *plannerv1.TaskContext, st *storagev1.ActiveStep, 
 		case err != nil:
 			out.Err = errorNote(fmt.Errorf("making the input of %s: %w", st.GetToolId(), err))
 		default:
-			out.Input, out.Problem = checkInput(tool, out.Input)
+			out.Input, out.Problem = toolcall.CheckInput(tool, out.Input)
 			current := tools.describe(tool)
 			out.Tool = &current
 		}

@@ -15,6 +15,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // plan returns the Run that asks the planner for the next step. If begin is true, it also asks for the task's name and risk.
@@ -75,7 +76,7 @@ func (p *planRun) nextStep(ctx context.Context) {
 			return
 		}
 		p.s.log.InfoContext(ctx, "the planner found no step with the tools listed so far; waiting for slow MCP servers", "missing", len(p.tools.late))
-		awaitAny(ctx, p.tools.late)
+		toolcall.AwaitAny(ctx, p.tools.late)
 		more, err := p.s.toolset(ctx)
 		if err != nil || ctx.Err() != nil {
 			return

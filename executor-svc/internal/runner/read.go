@@ -13,6 +13,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // readBytes bounds the part of an output that one call of flow.ReadOutput returns.
@@ -102,7 +103,7 @@ func (r *outputReader) text(ctx context.Context, e *history.Entry) (string, erro
 
 // outputText returns the text of an output: its message, followed by its structured part unless the message is JSON itself.
 func outputText(raw string) string {
-	var out stepOutput
+	var out toolcall.Result
 	if json.Unmarshal([]byte(raw), &out) != nil {
 		return raw
 	}

@@ -13,6 +13,7 @@ import (
 	"pawl.dev/services/identity"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 const (
@@ -119,7 +120,7 @@ func (s *Session) locations() []location {
 
 // mayReleaseLater reports whether all servers of the task allow a delayed release.
 func (t *toolset) mayReleaseLater() bool {
-	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *toolList) bool { return !l.isDone() || l.err != nil || !l.lateRelease })
+	return t != nil && len(t.lists) > 0 && !slices.ContainsFunc(t.lists, func(l *toolcall.List) bool { return !l.Done() || l.Err != nil || !l.LateRelease })
 }
 
 // release is a session that the pool has to release.

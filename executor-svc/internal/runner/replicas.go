@@ -16,6 +16,7 @@ import (
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/flow"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // Replicas connects to single replicas (processes) of the MCP pool. Because replicas come and go, a request that is routed by server and user
@@ -123,7 +124,7 @@ func (s *Session) replicaAddrs(ctx context.Context, poolID string) []string {
 // the pool ask the server.
 func (s *Session) attachAnywhere(ctx context.Context, req *mcppoolv1.AttachCallRequest, c *call) (*mcppoolv1.CallResult, error) {
 	res, err := s.attachToPool(ctx, req, c)
-	if c.mcpTaskID == "" || !callNotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
+	if c.mcpTaskID == "" || !toolcall.NotFound(err) || errs.From(err).Metadata[errs.OutcomeKey] == errs.OutcomeNotExecuted {
 		return res, err
 	}
 	named := proto.CloneOf(req) // in-process, the receiver of the first request may still read it
@@ -175,10 +176,10 @@ func attachOn(ctx context.Context, pool mcppoolv1.McpPoolServiceClient, req *mcp
 	defer cancel()
 	stream, err := pool.AttachCall(ctx, req)
 	if err != nil {
-		return nil, asNetworkError(err)
+		return nil, toolcall.AsNetworkError(err)
 	}
 	res, err := receive(ctx, cancel, stream.Recv, c)
-	return res, asNetworkError(err)
+	return res, toolcall.AsNetworkError(err)
 }
 
 // poolIDKey is the key, in an error's metadata, of the id of the replica that does not know a call.
@@ -186,7 +187,7 @@ const poolIDKey = "pool_id"
 
 // keptElsewhere reports whether an error proves that the asked replica is not the one that was to make the call.
 func keptElsewhere(err error, poolID string) bool {
-	if !callNotFound(err) {
+	if !toolcall.NotFound(err) {
 		return false
 	}
 	e := errs.From(err)
@@ -215,10 +216,10 @@ func (s *Session) cancelAnywhere(ctx context.Context, at location, req *mcppoolv
 // that a replica that may run the call could not be reached.
 func (s *Session) answerAnywhere(ctx context.Context, at location, req *mcppoolv1.AnswerCallRequest, to *peer.Peer) (unreached bool, err error) {
 	_, err = s.r.pool.AnswerCall(s.toServer(ctx, at.mcpID), req, grpc.Peer(to))
-	if s.r.cfg.Replicas == nil || !callNotFound(err) {
+	if s.r.cfg.Replicas == nil || !toolcall.NotFound(err) {
 		return false, err
 	}
-	found, unreached, findErr := s.search(ctx, at.poolID, callNotFound, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
+	found, unreached, findErr := s.search(ctx, at.poolID, toolcall.NotFound, func(ctx context.Context, pool mcppoolv1.McpPoolServiceClient) error {
 		ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 		defer cancel()
 		_, err := pool.AnswerCall(ctx, req)

@@ -18,6 +18,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // Config holds a runner's limits and timeouts. A zero value means the default.
@@ -46,8 +47,7 @@ type Runner struct {
 	releases releaseQueue
 	// poolAddrs remembers the addresses of the MCP pool's replicas by their pool_id.
 	poolAddrs *otter.Cache[string, string]
-	// slow remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one task.
-	slow *otter.Cache[string, struct{}]
+	lister    *toolcall.Lister
 	// outputs bounds the outputs in planner calls, and readers the readers of other outputs, both of those that the history does not keep.
 	outputs *serve.Budget
 	readers chan struct{}
@@ -63,7 +63,7 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	return &Runner{
 		cfg: cfg, planner: planner, pool: pool, log: log,
 		poolAddrs: otter.Must(&otter.Options[string, string]{MaximumSize: maxPoolAddrs}),
-		slow:      otter.Must(&otter.Options[string, struct{}]{MaximumSize: maxSlow}),
+		lister:    toolcall.NewLister(),
 		outputs:   serve.NewBudget("outputs", plannerOutputs), readers: make(chan struct{}, 1),
 	}
 }

@@ -17,6 +17,8 @@ import (
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/inproc"
+
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 const (
@@ -50,9 +52,9 @@ func (s *Session) callOnStream(ctx context.Context, msg *mcppoolv1.CallToolsRequ
 	unlink := context.AfterFunc(ctx, st.cancel)
 	res, err = receive(ctx, st.cancel, st.recv, c)
 	if st.broken && ctx.Err() == nil && status.Code(err) != codes.Unimplemented {
-		err = asNetworkError(err)
+		err = toolcall.AsNetworkError(err)
 	}
-	refuses := err != nil && (refusedAtShutdown(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
+	refuses := err != nil && (toolcall.RefusedAtShutdown(err) || errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_OTHER_POOL)
 	if !unlink() || !st.free || refuses || !s.r.streams.put(st) {
 		st.cancel()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"pawl.dev/executor-svc/internal/flow"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 )
 
 // toolset holds the tools of a task, in the order of their servers.
@@ -26,7 +27,7 @@ type toolset struct {
 	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
 	poolIDs map[string]string
 	// lists holds the servers' lists, in order; late holds the lists that were not done when the toolset was made.
-	lists, late []*toolList
+	lists, late []*toolcall.List
 }
 
 // toolset returns the session's tools, which it loads once. It skips servers that cannot be used; the event log names them.
@@ -50,7 +51,7 @@ func (s *Session) toolset(ctx context.Context) (*toolset, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := s.listAll(ctx, ids)
+	found := assemble(s.r.lister.ListAll(ctx, s.head.GetUserSub(), ids, s.listTools))
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -102,31 +103,21 @@ func (s *Session) servers(ctx context.Context) ([]string, error) {
 const serverPatience = 30 * time.Second
 
 // listTools reads the tools of one server.
-func (s *Session) listTools(ctx context.Context, l *toolList) error {
-	req := &mcppoolv1.ListToolsRequest{McpId: l.id, PageSize: 1000, SessionId: s.id}
-	for {
+func (s *Session) listTools(ctx context.Context, l *toolcall.List) error {
+	return l.Read(s.id, func(req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 		var at peer.Peer
 		page, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
-			return s.r.pool.ListTools(s.toServer(ctx, l.id), req, append(o, grpc.Peer(&at))...)
+			return s.r.pool.ListTools(s.toServer(ctx, l.ID), req, append(o, grpc.Peer(&at))...)
 		})
 		if err != nil {
-			l.tools = nil
-			return err
+			return nil, err
 		}
 		if at.Addr != nil && page.GetPoolId() != "" {
 			s.r.poolAddrs.Set(page.GetPoolId(), at.Addr.String())
 		}
-		s.noteLocation(location{page.GetPoolId(), l.id})
-		l.poolID, l.lateRelease = page.GetPoolId(), page.GetLateRelease()
-		if l.tools == nil {
-			l.tools = page.GetTools()
-		} else {
-			l.tools = append(l.tools, page.GetTools()...)
-		}
-		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return nil
-		}
-	}
+		s.noteLocation(location{page.GetPoolId(), l.ID})
+		return page, nil
+	})
 }
 
 // askPool makes a call that only reads. While the MCP pool cannot be reached, it waits within limit and calls again.
@@ -159,7 +150,7 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 			tool := tools.byID[st.GetToolId()]
 			current := tools.describe(tool)
 			out.Tool = &current
-			_, out.Problem = checkInput(tool, st.GetInputJson())
+			_, out.Problem = toolcall.CheckInput(tool, st.GetInputJson())
 		}
 		emit(out)
 	}

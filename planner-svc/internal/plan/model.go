@@ -82,7 +82,7 @@ var _ Planner = (*Model)(nil)
 // Info implements Planner.
 func (m *Model) Info() *plannerv1.Model {
 	info := m.model.Info()
-	return &plannerv1.Model{Name: info.Name, Description: info.Description, CanPlan: true, CanGenerate: true}
+	return &plannerv1.Model{Name: info.Name, Description: info.Description, CanPlan: true, CanGenerate: true, CanCallTools: info.Tools}
 }
 
 // PlanSteps implements Planner. It takes one model call, and further calls if the model searches for tools, its reply has to be corrected, or the

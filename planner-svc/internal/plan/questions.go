@@ -194,9 +194,9 @@ func ask[T, R any](ctx context.Context, s *session, r *llm.Request, output llm.O
 	return result, nil
 }
 
-// expect sets the schema of the reply and returns it compiled. If the model has no native support for schemas, the prompt holds the schema.
+// expect sets the schema of the reply and returns it compiled. If the model has no native support for schemas, or may call tools, the prompt holds the schema.
 func (s *session) expect(r *llm.Request, output llm.Output) (*schema.Schema, error) {
-	if !s.info.Schema {
+	if !s.info.Schema || len(r.Tools) > 0 {
 		r.System = strings.TrimSpace(r.System + "\n\n" + prompt.Render("json", s.tc, output.Schema))
 	} else {
 		r.Output = &output
@@ -211,7 +211,7 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 }
 
 // Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields may
-// be empty. With an outputSchema, the text is JSON that fits it. An error carries the usage of the calls.
+// be empty. With an outputSchema, the text of a reply without tool calls is JSON that fits it. An error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
 	s := m.session(budget)
 	if outputSchema == "" {
@@ -222,15 +222,25 @@ func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *
 			return emit(d.Text)
 		})
 	}
-	if _, err := schema.Compile(outputSchema); err != nil {
+	compiled, err := s.expect(r, llm.Output{Name: "output", Schema: outputSchema})
+	if err != nil {
 		return nil, Invalid("output_schema_json", "%w", err)
 	}
-	text, err := ask(ctx, s, r, llm.Output{Name: "output", Schema: outputSchema}, func(answer *json.RawMessage) (string, error) { return string(*answer), nil })
+	err = s.askUntilValid(ctx, r, nil, func(reply *llm.Reply) ([]*plannerv1.ModelMessage, error) {
+		if len(reply.Calls) > 0 {
+			return nil, nil
+		}
+		reply.Text = extractJSON(reply.Text)
+		if problem := compiled.Validate(reply.Text); problem != nil {
+			return s.correctJSON(reply, problem), problem
+		}
+		return nil, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.reply.Text, s.reply.Usage = text, s.used
-	return s.reply, emit(text)
+	s.reply.Usage = s.used
+	return s.reply, emit(s.reply.Text)
 }
 
 func decode[T any](s *schema.Schema, reply *llm.Reply) (*T, error) {

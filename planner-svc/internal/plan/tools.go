@@ -1,15 +1,12 @@
 package plan
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/alias"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
@@ -152,22 +149,10 @@ func withExtras(inputSchema string) string {
 	return doc.String()
 }
 
-var endsInHash = regexp.MustCompile(`_[0-9a-f]{16}$`)
-
-var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-
-// Alias returns the name by which models call a tool: its id in the characters that providers allow, at most 64 of them. Different ids have
-// different aliases: an alias that could stand for several ids ends with a part of the id's hash.
+// Alias returns the name by which models call a tool.
 func Alias(id string) string {
-	const most, hashed = 64, 16
 	if id == ReadOutputID {
 		return readOutput
 	}
-	server, name, _ := strings.Cut(id, "/")
-	alias := notInNames.ReplaceAllString(server, "_") + "__" + notInNames.ReplaceAllString(name, "_")
-	if alias == server+"__"+name && !strings.Contains(server, "__") && !strings.HasSuffix(server, "_") && len(alias) <= most && !endsInHash.MatchString(alias) {
-		return alias
-	}
-	sum := sha256.Sum256([]byte(id))
-	return alias[:min(len(alias), most-hashed-1)] + "_" + hex.EncodeToString(sum[:])[:hashed]
+	return alias.Of(id)
 }

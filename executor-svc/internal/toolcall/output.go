@@ -1,6 +1,7 @@
-package runner
+package toolcall
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -8,14 +9,15 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// stepOutput is a step's output: the joined text, the structured content and the media.
-type stepOutput struct {
+// Result is the result of a tool: the joined text, the structured content and the media.
+type Result struct {
 	Message    string          `json:"message"`
 	Structured json.RawMessage `json:"structured,omitempty"`
-	Media      []media         `json:"media,omitempty"`
+	Media      []Media         `json:"media,omitempty"`
 }
 
-type media struct {
+// Media is a picture, sound or resource of a result.
+type Media struct {
 	Type     string `json:"type"`
 	MimeType string `json:"mimeType,omitempty"`
 	URI      string `json:"uri,omitempty"`
@@ -24,14 +26,14 @@ type media struct {
 	Data     []byte `json:"data,omitempty"`
 }
 
-// output returns a result as JSON of a stepOutput. Structured content that is not valid JSON is left out. The text is copied only once, because some
+// Output returns a result as JSON of a Result. Structured content that is not valid JSON is left out. The text is copied only once, because some
 // results are large.
-func output(res *mcppoolv1.CallResult) string {
-	message, structured := text(res), validUTF8(res.GetStructuredJson())
+func Output(res *mcppoolv1.CallResult) string {
+	message, structured := Text(res), ValidUTF8(res.GetStructuredJson())
 	if strictjson.Check(structured, strictjson.Rules{}) != nil {
 		structured = ""
 	}
-	var all []media
+	var all []Media
 	for _, c := range res.GetContent() {
 		if m, ok := mediaOf(c); ok {
 			all = append(all, m)
@@ -48,29 +50,30 @@ func output(res *mcppoolv1.CallResult) string {
 	if len(all) > 0 {
 		raw, _ := strictjson.Marshal(all) // text and bytes always encode
 		b.WriteString(`,"media":`)
-		b.WriteString(validUTF8(raw))
+		b.WriteString(ValidUTF8(raw))
 	}
 	b.WriteByte('}')
 	return b.String()
 }
 
-func mediaOf(c *mcppoolv1.Content) (media, bool) {
+func mediaOf(c *mcppoolv1.Content) (Media, bool) {
 	switch k := c.GetKind().(type) {
 	case *mcppoolv1.Content_Image:
-		return media{Type: "image", MimeType: k.Image.GetMimeType(), Data: k.Image.GetData()}, true
+		return Media{Type: "image", MimeType: k.Image.GetMimeType(), Data: k.Image.GetData()}, true
 	case *mcppoolv1.Content_Audio:
-		return media{Type: "audio", MimeType: k.Audio.GetMimeType(), Data: k.Audio.GetData()}, true
+		return Media{Type: "audio", MimeType: k.Audio.GetMimeType(), Data: k.Audio.GetData()}, true
 	case *mcppoolv1.Content_Resource:
 		r := k.Resource
-		return media{Type: "resource", MimeType: r.GetMimeType(), URI: r.GetUri(), Text: r.GetText(), Data: r.GetBlob()}, true
+		return Media{Type: "resource", MimeType: r.GetMimeType(), URI: r.GetUri(), Text: r.GetText(), Data: r.GetBlob()}, true
 	case *mcppoolv1.Content_ResourceLink:
 		r := k.ResourceLink
-		return media{Type: "resource_link", MimeType: r.GetMimeType(), URI: r.GetUri(), Name: r.GetName()}, true
+		return Media{Type: "resource_link", MimeType: r.GetMimeType(), URI: r.GetUri(), Name: r.GetName()}, true
 	}
-	return media{}, false
+	return Media{}, false
 }
 
-func text(res *mcppoolv1.CallResult) string {
+// Text returns the texts of a result, joined.
+func Text(res *mcppoolv1.CallResult) string {
 	var parts []string
 	for _, c := range res.GetContent() {
 		if t, ok := c.GetKind().(*mcppoolv1.Content_Text); ok {
@@ -79,3 +82,11 @@ func text(res *mcppoolv1.CallResult) string {
 	}
 	return strings.Join(parts, "\n")
 }
+
+// ErrorText returns the message of a result that is an error.
+func ErrorText(res *mcppoolv1.CallResult) string {
+	return cmp.Or(strings.TrimSpace(ValidUTF8(Text(res))), "the tool failed without a message")
+}
+
+// ValidUTF8 replaces what is not UTF-8, which messages of gRPC cannot hold.
+func ValidUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -1,4 +1,4 @@
-package runner
+package toolcall
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestOutput(t *testing.T) {
 		`{"message":"z","structured":[],"media":[{"type":"image","mimeType":"image/png","data":"AQI="}]}`: {
 			Content: append(said("z"), image), StructuredJson: `[]`},
 	} {
-		if got := output(res); got != want {
+		if got := Output(res); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
