@@ -27,6 +27,7 @@ import (
 	"pawl.dev/executor-svc/internal/flow/coding"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/journal/bolt"
+	"pawl.dev/executor-svc/internal/pipeline"
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/topic"
@@ -88,6 +89,7 @@ type Service struct {
 	hub        *topic.Hub
 	dispatcher *topic.Dispatcher
 	sender     *webhook.Sender
+	pipeline   *pipeline.Server
 }
 
 // New opens the journal. No task runs before Run.
@@ -137,6 +139,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	})
 	return &Service{
 		journal: j, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log}, sender: sender,
+		pipeline: pipeline.NewServer(pipeline.Deps{Planner: planner, Pool: pool, Tasks: tasks, Replicas: replicas != nil, Log: deps.Log}),
 	}, nil
 }
 
@@ -164,8 +167,11 @@ func limits(cfg Config) *storagev1.Limits {
 	}
 }
 
-// Register adds ExecutorService, AgentService, TopicService and WebhookService to a server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { s.tasks.Register(r) }
+// Register adds ExecutorService, AgentService, TopicService, WebhookService and CompletionService to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	s.tasks.Register(r)
+	s.pipeline.Register(r)
+}
 
 // Run resumes tasks, dispatches messages of topics to agents, delivers events to webhooks, and runs tasks until ctx is done. It returns once running calls have ended, or soon after
 // DrainTimeout.

@@ -40,6 +40,7 @@ const (
 	agents   = "pawl.executor.v1.AgentService/"
 	hooks    = "pawl.executor.v1.WebhookService/"
 	topics   = "pawl.conversation.v1.TopicService/"
+	complete = "pawl.pipeline.v1.CompletionService/"
 	pool     = "pawl.mcppool.v1.McpPoolService/"
 	peers    = "pawl.mcppool.v1.McpPoolPeerService/"
 	planner  = "pawl.planner.v1.PlannerService/"
@@ -74,6 +75,11 @@ var rules = []rule{
 	{rpc: executor + "ResumeTask", who: named, body: `{"id": "$task", "waitId": "$wait", "reject": {}}`, change: true},
 	{rpc: executor + "CancelTask", who: named, body: `{"id": "$task"}`, change: true},
 	{rpc: executor + "DeleteTask", who: named, body: `{"id": "$done"}`, change: true},
+
+	{rpc: complete + "Complete", who: own, body: `{"messages": [{"role": 1, "parts": [{"text": "hello"}]}]}`, ok: codes.FailedPrecondition},
+	{rpc: complete + "Complete", who: named, body: `{"mcpIds": ["$server"], "messages": [{"role": 1, "parts": [{"text": "hello"}]}]}`, ok: codes.FailedPrecondition},
+	{rpc: complete + "StreamComplete", who: own, body: `{"completion": {"messages": [{"role": 1, "parts": [{"text": "hello"}]}]}}`, ok: codes.FailedPrecondition},
+	{rpc: complete + "StreamComplete", who: named, body: `{"completion": {"mcpIds": ["$server"], "messages": [{"role": 1, "parts": [{"text": "hello"}]}]}}`, ok: codes.FailedPrecondition},
 
 	{rpc: agents + "CreateAgent", who: own, body: `{"agent": {"displayName": "x"}}`, change: true},
 	{rpc: agents + "CreateAgent", who: operators, body: `{"agent": {"confirm": "CONFIRM_NEVER"}}`, change: true},

@@ -12,6 +12,7 @@ import (
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	pipelinev1 "pawl.dev/proto/gen/pawl/pipeline/v1"
 
 	"pawl.dev/gateway/internal/problem"
 )
@@ -98,14 +99,14 @@ func eventSeq(m proto.Message) uint64 {
 }
 
 // eventName returns the SSE event name of a message: the type of a task's or a topic's event, without prefix and in lower case, or the name of the field that is
-// set in an event of a tool call.
+// set in an event of a tool call or a completion.
 func eventName(m proto.Message) string {
 	switch m := m.(type) {
 	case *executorv1.ExecutorEvent:
 		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "EVENT_TYPE_"))
 	case *conversationv1.TopicEvent:
 		return strings.ToLower(strings.TrimPrefix(m.GetType().String(), "TOPIC_EVENT_TYPE_"))
-	case *mcppoolv1.CallToolResponse, *mcppoolv1.AttachCallResponse:
+	case *mcppoolv1.CallToolResponse, *mcppoolv1.AttachCallResponse, *pipelinev1.StreamCompleteResponse:
 		r := m.ProtoReflect()
 		if fd := r.WhichOneof(r.Descriptor().Oneofs().ByName("event")); fd != nil {
 			return string(fd.Name())

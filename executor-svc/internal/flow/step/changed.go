@@ -93,7 +93,7 @@ func currentRisk(s *storagev1.ActiveStep, current *flow.Tool, why string) *stora
 	}
 	if s.GetEffect() != current.Effect {
 		planned.Reason = effectReason(s.GetToolId(), current.Effect)
-		if planned.Level <= floorOf(s.GetRiskFloor()) {
+		if planned.Level <= FloorOf(s.GetRiskFloor()) {
 			planned.Level = commonv1.RiskLevel_RISK_LEVEL_LOW // the floor decides
 		}
 	}

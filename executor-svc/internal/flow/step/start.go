@@ -137,14 +137,14 @@ func (d *Draft) hasGrant(s *storagev1.ActiveStep) bool {
 
 // effectiveRisk returns the higher of the planner's risk and the tool's floor: a model can raise a risk, but not lower it.
 func effectiveRisk(planner *storagev1.RiskNote, floor commonv1.RiskLevel) *storagev1.RiskNote {
-	floor = floorOf(floor)
+	floor = FloorOf(floor)
 	if planner.GetLevel() >= floor {
 		return planner
 	}
 	return &storagev1.RiskNote{Level: floor, Reason: planner.GetReason()}
 }
 
-// floorOf returns a tool's risk floor, or MEDIUM if the pool names none.
-func floorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
+// FloorOf returns a tool's risk floor, or MEDIUM if the pool names none.
+func FloorOf(floor commonv1.RiskLevel) commonv1.RiskLevel {
 	return cmp.Or(floor, commonv1.RiskLevel_RISK_LEVEL_MEDIUM)
 }

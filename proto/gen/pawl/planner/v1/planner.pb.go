@@ -4187,7 +4187,7 @@ type GenerateRequest struct {
 	// Whether the model may or must call tools; AUTO if not specified.
 	ToolChoice ModelToolChoice `protobuf:"varint,9,opt,name=tool_choice,json=toolChoice,proto3,enum=pawl.planner.v1.ModelToolChoice" json:"tool_choice,omitempty"`
 	// JSON Schema of an object. If set, the reply's text is JSON that was validated against it, and comes in one piece; a reply that does not fit is
-	// corrected by the model; MODEL_ERROR if the planner's `--model-tries` do not suffice. Cannot be combined with tools.
+	// corrected by the model; MODEL_ERROR if the planner's `--model-tries` do not suffice. A reply with tool calls is not validated.
 	OutputSchemaJson string `protobuf:"bytes,10,opt,name=output_schema_json,json=outputSchemaJson,proto3" json:"output_schema_json,omitempty"`
 	// What the request may cost, repetitions and corrections included: a model is asked only within it, else BUDGET_EXCEEDED.
 	Budget        *v1.ModelBudget `protobuf:"bytes,11,opt,name=budget,proto3" json:"budget,omitempty"`
@@ -5027,8 +5027,10 @@ type Model struct {
 	CanGenerate bool `protobuf:"varint,5,opt,name=can_generate,json=canGenerate,proto3" json:"can_generate,omitempty"`
 	// Generate asks it if no model is named.
 	IsGenerateDefault bool `protobuf:"varint,6,opt,name=is_generate_default,json=isGenerateDefault,proto3" json:"is_generate_default,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Generate accepts tools for it.
+	CanCallTools  bool `protobuf:"varint,7,opt,name=can_call_tools,json=canCallTools,proto3" json:"can_call_tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Model) Reset() {
@@ -5099,6 +5101,13 @@ func (x *Model) GetCanGenerate() bool {
 func (x *Model) GetIsGenerateDefault() bool {
 	if x != nil {
 		return x.IsGenerateDefault
+	}
+	return false
+}
+
+func (x *Model) GetCanCallTools() bool {
+	if x != nil {
+		return x.CanCallTools
 	}
 	return false
 }
@@ -5395,13 +5404,13 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"step_count\x18\x02 \x01(\rR\tstepCount\x12\x19\n" +
 	"\btool_ids\x18\x03 \x03(\tR\atoolIds\x12\x12\n" +
 	"\x04goal\x18\x04 \x01(\tR\x04goal\x12,\n" +
-	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\x9b\x06\n" +
+	"\x12inputs_schema_json\x18\x05 \x01(\tR\x10inputsSchemaJson\"\xfc\x04\n" +
 	"\x0fGenerateRequest\x12\x1e\n" +
 	"\x05model\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x120\n" +
 	"\vmodel_hints\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\xc8\x01R\n" +
 	"modelHints\x12!\n" +
 	"\x06system\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06system\x12F\n" +
-	"\bmessages\x18\x04 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\v\xbaH\b\x92\x01\x05\b\x01\x10\xc8\x01R\bmessages\x12*\n" +
+	"\bmessages\x18\x04 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\v\xbaH\b\x92\x01\x05\b\x01\x10\xcc\bR\bmessages\x12*\n" +
 	"\x11max_output_tokens\x18\x05 \x01(\rR\x0fmaxOutputTokens\x12>\n" +
 	"\vtemperature\x18\x06 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\x00@)\x00\x00\x00\x00\x00\x00\x00\x00H\x00R\vtemperature\x88\x01\x01\x128\n" +
 	"\x0estop_sequences\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01\x18\xc8\x01R\rstopSequences\x12;\n" +
@@ -5410,18 +5419,16 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"toolChoice\x127\n" +
 	"\x12output_schema_json\x18\n" +
 	" \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x10outputSchemaJson\x123\n" +
-	"\x06budget\x18\v \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\x06budget:\x9c\x01\xbaH\x98\x01\x1a\x95\x01\n" +
-	"#generate_request.output_schema_json\x125a schema for the output cannot be combined with tools\x1a7this.output_schema_json == '' || this.tools.size() == 0B\x0e\n" +
+	"\x06budget\x18\v \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\x06budgetB\x0e\n" +
 	"\f_temperature\"\xa1\x01\n" +
 	"\tModelTool\x120\n" +
 	"\x04name\x18\x01 \x01(\tB\x1c\xbaH\x19r\x172\x15^[a-zA-Z0-9_-]{1,64}$R\x04name\x12+\n" +
 	"\vdescription\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vdescription\x125\n" +
-	"\x11input_schema_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x0finputSchemaJson\"\xd2\x03\n" +
+	"\x11input_schema_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\x0finputSchemaJson\"\xd3\x03\n" +
 	"\fModelMessage\x12:\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x1a.pawl.planner.v1.ModelRoleB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04role\x12<\n" +
-	"\x05parts\x18\x02 \x03(\v2\x1a.pawl.planner.v1.ModelPartB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x102R\x05parts:\xc7\x02\xbaH\xc3\x02\x1a\x9d\x01\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04role\x12=\n" +
+	"\x05parts\x18\x02 \x03(\v2\x1a.pawl.planner.v1.ModelPartB\v\xbaH\b\x92\x01\x05\b\x01\x10\xc8\x01R\x05parts:\xc7\x02\xbaH\xc3\x02\x1a\x9d\x01\n" +
 	"\x17model_message.tool_call\x12Ga tool call stands in a message of the user; only the model calls tools\x1a9this.role == 2 || !this.parts.exists(p, has(p.tool_call))\x1a\xa0\x01\n" +
 	"\x19model_message.tool_result\x12Fa tool result stands in a message of the model; results are the user's\x1a;this.role == 1 || !this.parts.exists(p, has(p.tool_result))\"\x9e\x02\n" +
 	"\tModelPart\x12\x14\n" +
@@ -5462,7 +5469,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x11ListModelsRequest\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x04name\"D\n" +
 	"\x12ListModelsResponse\x12.\n" +
-	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\xca\x01\n" +
+	"\x06models\x18\x01 \x03(\v2\x16.pawl.planner.v1.ModelR\x06models\"\xf0\x01\n" +
 	"\x05Model\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1d\n" +
@@ -5470,7 +5477,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"is_default\x18\x03 \x01(\bR\tisDefault\x12\x19\n" +
 	"\bcan_plan\x18\x04 \x01(\bR\acanPlan\x12!\n" +
 	"\fcan_generate\x18\x05 \x01(\bR\vcanGenerate\x12.\n" +
-	"\x13is_generate_default\x18\x06 \x01(\bR\x11isGenerateDefault*\x8d\x01\n" +
+	"\x13is_generate_default\x18\x06 \x01(\bR\x11isGenerateDefault\x12$\n" +
+	"\x0ecan_call_tools\x18\a \x01(\bR\fcanCallTools*\x8d\x01\n" +
 	"\n" +
 	"StepResult\x12\x1b\n" +
 	"\x17STEP_RESULT_UNSPECIFIED\x10\x00\x12\x17\n" +
