@@ -2,9 +2,12 @@ package load
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,52 +34,85 @@ const (
 	slow    = 2000
 )
 
-// The attacks of issue 13 (shown by 2), each without a key and with the key of a plain user.
+// attackVariable makes this test binary an attacker, a process of its own, so that what the attacker spends is not the neighbour's. Its value is a JSON aim.
+const attackVariable = "PAWL_LOAD_ATTACK"
+
+// aim is what an attacker knows: addresses, a plain user's key, a task whose events are large, and which attack it makes for how long.
+type aim struct {
+	HTTP, GRPC, Key, Task, Attack string
+	Hold                          time.Duration
+}
+
+// attack runs until its context ends.
+type attack struct {
+	name string
+	run  func(context.Context) error
+}
+
+// attacks returns the attacks of issue 13 (shown by 2), each without a key and with the key of a plain user.
+func (a aim) attacks() []attack {
+	callTool := mcppoolv1.McpPoolService_CallTool_FullMethodName
+	return []attack{
+		{"bodies without a key", each(bodies, a.HTTP, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, "") })},
+		{"bodies", each(bodies, a.HTTP, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, a.Key) })},
+		{"messages without a key", each(streams, a.GRPC, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, "", callTool, 1) })},
+		{"messages", each(streams, a.GRPC, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, a.Key, callTool, 1) })},
+		{"messages on few connections", each(2, a.GRPC, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, a.Key, callTool, 500) })},
+		{"second messages", each(2, a.GRPC, func(ctx context.Context, conn net.Conn) {
+			unfinishedMessages(conn, a.Key, mcppoolv1.McpPoolService_CallTools_FullMethodName, 250)
+		})},
+		{"event streams over REST", each(readers, a.HTTP, func(ctx context.Context, conn net.Conn) {
+			_, _ = fmt.Fprintf(conn, "GET /v1/tasks/%s/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", a.Task, a.Key)
+			<-ctx.Done()
+		})},
+		{"event streams over gRPC", each(readers, a.GRPC, func(ctx context.Context, conn net.Conn) {
+			watchUnread(conn, a.Key, a.Task)
+			<-ctx.Done()
+		})},
+		{"slow headers", trickle(a.HTTP, "GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nX: ")},
+		{"slow headers over gRPC", trickle(a.GRPC, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
+		{"slow bodies without a key", trickle(a.HTTP, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n")},
+		{"slow bodies", trickle(a.HTTP, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+a.Key+
+			"\r\nContent-Length: 5000\r\n\r\n")},
+		{"connections without a byte", trickle(a.HTTP, "")},
+	}
+}
+
+// handshakes returns attacks by connections whose TLS handshake does not end.
+func (a aim) handshakes() []attack {
+	hello := "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+	return []attack{{"handshakes over REST", trickle(a.HTTP, hello)}, {"handshakes over gRPC", trickle(a.GRPC, hello)}}
+}
+
+// runAttack makes the attack that a JSON aim names.
+func runAttack(value string) error {
+	var a aim
+	if err := json.Unmarshal([]byte(value), &a); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.Hold)
+	defer cancel()
+	all := append(a.attacks(), a.handshakes()...)
+	i := slices.IndexFunc(all, func(k attack) bool { return k.name == a.Attack })
+	if err, timeout := all[i].run(ctx), net.Error(nil); err != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) { // its dials end with it
+		return err
+	}
+	return nil
+}
+
 func TestAttacks(t *testing.T) {
 	s := newSite(t, rig.Options{Flags: []string{"--max-steps", "1000"}})
-	events := s.longTask(t)
-	callTool := mcppoolv1.McpPoolService_CallTool_FullMethodName
-	for _, a := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
-		{"bodies without a key", s.each(bodies, s.http, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, "") })},
-		{"bodies", s.each(bodies, s.http, func(ctx context.Context, conn net.Conn) { unfinishedBody(conn, s.ann) })},
-		{"messages without a key", s.each(streams, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, "", callTool, 1) })},
-		{"messages", s.each(streams, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, s.ann, callTool, 1) })},
-		{"messages on few connections", s.each(2, s.grpc, func(ctx context.Context, conn net.Conn) { unfinishedMessages(conn, s.ann, callTool, 500) })},
-		{"second messages", s.each(2, s.grpc, func(ctx context.Context, conn net.Conn) {
-			unfinishedMessages(conn, s.ann, mcppoolv1.McpPoolService_CallTools_FullMethodName, 250)
-		})},
-		{"event streams over REST", s.each(readers, s.http, func(ctx context.Context, conn net.Conn) {
-			_, _ = fmt.Fprintf(conn, "GET /v1/tasks/%s/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", events, s.ann)
-			<-ctx.Done()
-		})},
-		{"event streams over gRPC", s.each(readers, s.grpc, func(ctx context.Context, conn net.Conn) {
-			watchUnread(conn, s.ann, events)
-			<-ctx.Done()
-		})},
-		{"slow headers", s.trickle(s.http, "GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nX: ")},
-		{"slow headers over gRPC", s.trickle(s.grpc, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
-		{"slow bodies without a key", s.trickle(s.http, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n")},
-		{"slow bodies", s.trickle(s.http, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "+s.ann+
-			"\r\nContent-Length: 5000\r\n\r\n")},
-		{"connections without a byte", s.trickle(s.http, "")},
-	} {
-		t.Run(a.name, func(t *testing.T) { s.withstand(t, a.run) })
-	}
+	s.withstand(t, s.longTask(t), aim{}.attacks())
 }
 
 // Connections whose TLS handshake does not end.
 func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t, rig.Options{Certs: makeCerts(t)})
-	hello := "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-	t.Run("REST", func(t *testing.T) { s.withstand(t, s.trickle(s.http, hello)) })
-	t.Run("gRPC", func(t *testing.T) { s.withstand(t, s.trickle(s.grpc, hello)) })
+	s.withstand(t, "", aim{}.handshakes())
 }
 
 // each makes n connections to an address, which run sends on until the attack ends.
-func (s *site) each(n int, addr string, run func(context.Context, net.Conn)) func(context.Context) error {
+func each(n int, addr string, run func(context.Context, net.Conn)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		all := errgroup.Group{}
 		for range n {
@@ -126,7 +162,7 @@ func unfinishedBody(conn net.Conn, key string) {
 }
 
 // trickle keeps many connections that send a beginning, and then a byte at a time. A connection that the server closes is replaced.
-func (s *site) trickle(addr, beginning string) func(context.Context) error {
+func trickle(addr, beginning string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conns := make([]net.Conn, slow)
 		defer func() {

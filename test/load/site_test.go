@@ -2,8 +2,7 @@ package load
 
 import (
 	"context"
-	"errors"
-	"net"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,24 +93,37 @@ func (s *site) memory(t *testing.T) uint64 {
 	return status.RssAnon
 }
 
-// withstand runs an attack until its context ends. Meanwhile the memory must stay below the ceiling and the neighbour must be served; afterwards
-// the memory must return.
-func (s *site) withstand(t *testing.T, attack func(ctx context.Context) error) {
-	hold := 2 * time.Second
-	if soak() {
-		hold = 40 * time.Second // longer than a client may stop reading
+// withstand makes attacks, one after the other. Meanwhile the memory must stay below the ceiling and the neighbour must be served; afterwards the memory must
+// return.
+func (s *site) withstand(t *testing.T, task string, attacks []attack) {
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			s.withstandOne(t, aim{HTTP: s.http, GRPC: s.grpc, Key: s.ann, Task: task, Attack: a.name, Hold: 2 * time.Second})
+		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), hold)
+}
+
+func (s *site) withstandOne(t *testing.T, a aim) {
+	if soak() {
+		a.Hold = 40 * time.Second // longer than a client may stop reading
+	}
+	value, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attacker := exec.CommandContext(t.Context(), os.Args[0])
+	attacker.Env, attacker.Stderr = append(os.Environ(), attackVariable+"="+string(value)), os.Stderr
+	ctx, cancel := context.WithTimeout(t.Context(), a.Hold)
 	defer cancel()
 	before := s.memory(t)
 	attacked, peaked := make(chan error, 1), make(chan uint64, 1)
-	go func() { attacked <- attack(ctx) }()
+	go func() { attacked <- attacker.Run() }()
 	go func() { peaked <- s.highest(ctx, t) }()
 	var took []time.Duration
 	for ctx.Err() == nil {
 		took = append(took, s.serve(t, len(took)))
 	}
-	if err, timeout := <-attacked, net.Error(nil); err != nil && (!errors.As(err, &timeout) || !timeout.Timeout()) { // its dials end with it
+	if err := <-attacked; err != nil {
 		t.Errorf("the attack: %v", err)
 	}
 	slices.Sort(took)
