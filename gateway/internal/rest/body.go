@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"pawl.dev/gateway/internal/problem"
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/humantime"
@@ -57,13 +56,13 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, bodyTime time
 	return data, nil
 }
 
-// refuse answers with an error before the body has arrived. Over HTTP/1 it ends the connection, because else the server would wait for the body
+// refuse answers with an error, by fail, before the body has arrived. Over HTTP/1 it ends the connection, because else the server would wait for the body
 // before it answers.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
+func refuse(w http.ResponseWriter, r *http.Request, err error, fail func(http.ResponseWriter, error)) {
 	if r.ProtoMajor == 1 && r.Body != http.NoBody {
 		w.Header().Set("Connection", "close")
 	}
-	problem.Write(w, err)
+	fail(w, err)
 }
 
 // drain reads and discards more of a body that was refused because of its size, for as long as the time, unless the client waits for 100 Continue

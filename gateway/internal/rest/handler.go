@@ -18,7 +18,6 @@ import (
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/stream"
-	"pawl.dev/services/errs"
 	"pawl.dev/services/serve"
 )
 
@@ -85,23 +84,11 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 			h.notRouted(w, r)
 			return
 		}
-		r = r.WithContext(NewContext(r.Context(), r.Header))
-		held, err := h.admit(r, rt, conn)
-		if err != nil {
-			refuse(w, r, err)
+		r, body, held, ok := h.Receive(w, r, Incoming{Conn: conn, MaxBody: int64(serve.MaxRequest(rt.RPC)), Streams: rt.Streams(), Fail: problem.Write})
+		if !ok {
 			return
 		}
 		defer held.Release()
-		limit := h.maxBodyOf(rt)
-		body, err := readBody(w, r, limit, h.bodyTime)
-		if err != nil {
-			held.Release()
-			refuse(w, r, err)
-			if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TOO_LARGE {
-				drain(w, r, limit, h.bodyTime)
-			}
-			return
-		}
 		in, err := read(r, rt, body, variables)
 		if err != nil {
 			problem.Write(w, err)
@@ -120,30 +107,6 @@ func (h *Handler) serve(rt *Route, conn grpc.ClientConnInterface) runtime.Handle
 		writeAnswer(w, out)
 	}
 }
-
-// onBehalfHeader names a user in a service's gRPC calls. It is refused rather than ignored, because the request would be made for another user.
-const onBehalfHeader = "X-Pawl-On-Behalf-Of"
-
-// admit checks the caller, and reserves the memory of the request.
-func (h *Handler) admit(r *http.Request, rt *Route, conn grpc.ClientConnInterface) (held *serve.Holding, err error) {
-	user := "" // without credentials, all callers are one
-	if h.callers != nil {
-		if user, err = h.callers.check(r, conn); err != nil {
-			return nil, err
-		}
-	}
-	if r.Header.Values(onBehalfHeader) != nil {
-		return nil, invalid("the header %s is for gRPC; leave it out, because over REST each caller acts for itself", onBehalfHeader)
-	}
-	size := r.ContentLength
-	if most := h.maxBodyOf(rt); size < 0 || size > most { // unknown, or read only to be discarded
-		size = most
-	}
-	return h.requests.Reserve(r.Context(), user, serve.CallBytes(rt.Streams(), size))
-}
-
-// maxBodyOf returns the most bytes that a body of a route may have.
-func (h *Handler) maxBodyOf(rt *Route) int64 { return min(h.maxBody, int64(serve.MaxRequest(rt.RPC))) }
 
 // read builds the request message of a route.
 func read(r *http.Request, rt *Route, body []byte, variables map[string]string) (proto.Message, error) {

@@ -17,26 +17,26 @@ import (
 	"pawl.dev/gateway/internal/problem"
 )
 
-// framing encodes the parts of a stream for the wire. Each result is written unchanged and flushed. For nil only the headers are flushed, if they
+// Framing encodes the parts of a stream for the wire. Each result is written unchanged and flushed. For nil only the headers are flushed, if they
 // were not yet.
-type framing interface {
-	contentType() string
-	opening() []byte
-	message(m proto.Message) ([]byte, error)
-	heartbeat() []byte
-	failure(p problem.Problem) []byte
-	end(last summary) []byte
-	stopping(p problem.Problem) []byte
+type Framing interface {
+	ContentType() string
+	Opening() []byte
+	Message(m proto.Message) ([]byte, error)
+	Heartbeat() []byte
+	Failure(p problem.Problem) []byte
+	End(last Summary) []byte
+	Stopping(p problem.Problem) []byte
 }
 
-// summary is the content of the event `end`.
-type summary struct {
+// Summary is the content of the event `end`.
+type Summary struct {
 	LastSeq uint64 `json:"lastSeq,omitempty"`
 	Status  string `json:"status,omitempty"`
 }
 
 // update updates the summary with a message.
-func (s *summary) update(m proto.Message) {
+func (s *Summary) update(m proto.Message) {
 	if seq := eventSeq(m); seq > 0 {
 		s.LastSeq = seq
 	}
@@ -52,16 +52,16 @@ func (s *summary) update(m proto.Message) {
 // sse frames a stream as Server-Sent Events: https://html.spec.whatwg.org/multipage/server-sent-events.html.
 type sse struct{}
 
-func (sse) contentType() string { return sseType }
+func (sse) ContentType() string { return sseType }
 
-func (sse) opening() []byte { return []byte(": ok\n\n") }
+func (sse) Opening() []byte { return []byte(": ok\n\n") }
 
-func (sse) heartbeat() []byte { return []byte(": keep-alive\n\n") }
+func (sse) Heartbeat() []byte { return []byte(": keep-alive\n\n") }
 
 // stopping is a comment, so that an EventSource connects again and resumes after its last event.
-func (sse) stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
+func (sse) Stopping(problem.Problem) []byte { return []byte(": the gateway is stopping\n\n") }
 
-func (sse) message(m proto.Message) ([]byte, error) {
+func (sse) Message(m proto.Message) ([]byte, error) {
 	data, err := JSON(m)
 	if err != nil {
 		return nil, err
@@ -69,9 +69,9 @@ func (sse) message(m proto.Message) ([]byte, error) {
 	return event(eventSeq(m), eventName(m), data), nil
 }
 
-func (sse) failure(p problem.Problem) []byte { return event(0, "error", p.JSON()) }
+func (sse) Failure(p problem.Problem) []byte { return event(0, "error", p.JSON()) }
 
-func (sse) end(last summary) []byte {
+func (sse) End(last Summary) []byte {
 	data, err := json.Marshal(last)
 	if err != nil { // a number and a name always encode
 		data = []byte("{}")
@@ -118,17 +118,17 @@ func eventName(m proto.Message) string {
 // ndjson frames a stream as one JSON text per line. A line with the single member `error` ends a stream that failed.
 type ndjson struct{}
 
-func (ndjson) contentType() string { return ndjsonType }
+func (ndjson) ContentType() string { return ndjsonType }
 
-func (ndjson) opening() []byte { return nil }
+func (ndjson) Opening() []byte { return nil }
 
-func (ndjson) heartbeat() []byte { return nil } // readers of lines do not expect empty ones
+func (ndjson) Heartbeat() []byte { return nil } // readers of lines do not expect empty ones
 
-func (ndjson) end(summary) []byte { return nil }
+func (ndjson) End(Summary) []byte { return nil }
 
-func (n ndjson) stopping(p problem.Problem) []byte { return n.failure(p) }
+func (n ndjson) Stopping(p problem.Problem) []byte { return n.Failure(p) }
 
-func (ndjson) message(m proto.Message) ([]byte, error) {
+func (ndjson) Message(m proto.Message) ([]byte, error) {
 	data, err := JSON(m)
 	if err != nil {
 		return nil, err
@@ -136,6 +136,6 @@ func (ndjson) message(m proto.Message) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func (ndjson) failure(p problem.Problem) []byte {
+func (ndjson) Failure(p problem.Problem) []byte {
 	return fmt.Appendf(nil, "{\"error\":%s}\n", p.JSON())
 }

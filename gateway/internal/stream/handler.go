@@ -56,6 +56,10 @@ type Call struct {
 	Method string // /package.Service/Method
 	RPC    protoreflect.MethodDescriptor
 	In     proto.Message
+	// Framing encodes the stream; nil: SSE if the client accepts it, else NDJSON.
+	Framing Framing
+	// Fail answers with an error before the stream begins; nil: with a problem.
+	Fail func(http.ResponseWriter, error)
 }
 
 // IsDocument reports whether an RPC answers with the pieces of one document: its messages have a single field of bytes.
@@ -72,16 +76,19 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		h.serveDocument(w, r, call)
 		return
 	}
+	if call.Fail == nil {
+		call.Fail = problem.Write
+	}
 	resumed, err := resume(r.Header, call.In)
 	if err != nil {
-		problem.Write(w, err)
+		call.Fail(w, err)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	incoming, err := startCall(ctx, call)
 	if err != nil {
 		cancel()
-		problem.Write(w, err)
+		call.Fail(w, err)
 		return
 	}
 	defer func() { // the receiver ends before the handler does
@@ -89,9 +96,13 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		for range incoming {
 		}
 	}()
-	s := &session{w: w, framing: ndjson{}, encoding: h.encoding, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
-	if wantsSSE(r.Header) {
+	s := &session{w: w, framing: call.Framing, refuse: call.Fail, encoding: h.encoding, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
+	switch {
+	case call.Framing != nil:
+	case wantsSSE(r.Header):
 		s.framing = sse{}
+	default:
+		s.framing = ndjson{}
 	}
 	s.last.LastSeq = afterSeq(call.In)
 	h.pump(ctx, s, incoming, h.firstWait(r.Method))

@@ -22,14 +22,15 @@ const TaskIDHeader = "Pawl-Task-Id"
 // session is one response. Until its header is written, an error becomes a problem; afterwards, a frame of the stream.
 type session struct {
 	w        http.ResponseWriter
-	framing  framing
-	encoding chan struct{} // of the handler
+	framing  Framing
+	refuse   func(http.ResponseWriter, error) // answers with an error before the header is written
+	encoding chan struct{}                    // of the handler
 	log      *slog.Logger
 	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had already ended, and the response is 204.
 	emptyMeansEnded bool
 
 	opened bool
-	last   summary
+	last   Summary
 	err    error // of a failed write: the client is gone
 }
 
@@ -62,7 +63,7 @@ func (s *session) encode(m proto.Message) ([]byte, error) {
 		s.encoding <- struct{}{}
 		defer func() { <-s.encoding }()
 	}
-	return s.framing.message(m)
+	return s.framing.Message(m)
 }
 
 // announce sets the headers that depend on the first message.
@@ -79,25 +80,24 @@ func (s *session) writeHeader() {
 	}
 	s.opened = true
 	h := s.w.Header()
-	h.Set("Content-Type", s.framing.contentType())
+	h.Set("Content-Type", s.framing.ContentType())
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx
 	s.w.WriteHeader(http.StatusOK)
-	s.write(s.framing.opening())
+	s.write(s.framing.Opening())
 }
 
 func (s *session) beat() {
 	s.writeHeader()
-	s.write(s.framing.heartbeat())
+	s.write(s.framing.Heartbeat())
 }
 
 func (s *session) fail(err error) {
-	p := problem.From(err)
 	if !s.opened {
-		p.Write(s.w)
+		s.refuse(s.w, err)
 		return
 	}
-	s.write(s.framing.failure(p))
+	s.write(s.framing.Failure(problem.From(err)))
 }
 
 // end closes a stream that succeeded. 204 stops an EventSource from reconnecting.
@@ -107,7 +107,7 @@ func (s *session) end() {
 		return
 	}
 	s.writeHeader()
-	s.write(s.framing.end(s.last))
+	s.write(s.framing.End(s.last))
 }
 
 func (s *session) stop() {
@@ -115,10 +115,10 @@ func (s *session) stop() {
 		"the gateway is stopping; tasks go on: to follow one, use GET /v1/tasks/{id}/events with afterSeq, the seq of the last event that you saw; "+
 			"a tool call without callId is cancelled, and one with a callId may go on: ask with POST /v1/mcpCalls:attach")
 	if !s.opened {
-		problem.Write(s.w, err)
+		s.refuse(s.w, err)
 		return
 	}
-	s.write(s.framing.stopping(problem.From(err)))
+	s.write(s.framing.Stopping(problem.From(err)))
 }
 
 // write writes a frame and flushes it. The response writer bounds the time that a slow client may take.
