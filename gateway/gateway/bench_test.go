@@ -18,6 +18,7 @@ import (
 	"pawl.dev/gateway/gateway"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	pipelinev1 "pawl.dev/proto/gen/pawl/pipeline/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/grpctest"
 	"pawl.dev/services/serve"
@@ -29,13 +30,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a gateway that listens, over fake services that are reached by gRPC with the real interceptors.
 type bench struct {
-	t        *testing.T
-	url      string
-	client   *http.Client
-	journal  *journal
-	executor *fakeExecutor
-	pool     *fakePool
-	stop     func() // and wait; may be called twice
+	t           *testing.T
+	url         string
+	client      *http.Client
+	journal     *journal
+	executor    *fakeExecutor
+	completions *fakeCompletions
+	planner     *fakePlanner
+	agents      *fakeAgents
+	pool        *fakePool
+	stop        func() // and wait; may be called twice
 }
 
 func start(t *testing.T, cfg gateway.Config) *bench {
@@ -46,18 +50,19 @@ func start(t *testing.T, cfg gateway.Config) *bench {
 func startWith(t *testing.T, cfg gateway.Config, o serve.Options) *bench {
 	t.Helper()
 	j := &journal{}
-	b := &bench{t: t, journal: j, executor: &fakeExecutor{}, pool: &fakePool{}}
+	b := &bench{t: t, journal: j, executor: &fakeExecutor{}, completions: &fakeCompletions{}, planner: &fakePlanner{}, agents: &fakeAgents{}, pool: &fakePool{}}
 	fakes := func(register func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 		return grpctest.Serve(t, func(r grpc.ServiceRegistrar) { register(faking{r, j}) }, o)
 	}
 	deps := gateway.Deps{
 		Executor: fakes(func(r grpc.ServiceRegistrar) {
 			executorv1.RegisterExecutorServiceServer(r, b.executor)
-			executorv1.RegisterAgentServiceServer(r, executorv1.UnimplementedAgentServiceServer{})
+			executorv1.RegisterAgentServiceServer(r, b.agents)
+			pipelinev1.RegisterCompletionServiceServer(r, b.completions)
 		}),
 		Pool: fakes(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, b.pool) }),
 		Planner: fakes(func(r grpc.ServiceRegistrar) {
-			plannerv1.RegisterPlannerServiceServer(r, plannerv1.UnimplementedPlannerServiceServer{})
+			plannerv1.RegisterPlannerServiceServer(r, b.planner)
 		}),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}

@@ -15,6 +15,8 @@ import (
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	pipelinev1 "pawl.dev/proto/gen/pawl/pipeline/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
 // journal remembers the calls that reached a service, whatever service it is.
@@ -154,6 +156,41 @@ func (f *fakeExecutor) WatchTask(r *executorv1.WatchTaskRequest, s grpc.ServerSt
 
 func (f *fakeExecutor) ExportTask(r *executorv1.ExportTaskRequest, s grpc.ServerStreamingServer[executorv1.ExportTaskResponse]) error {
 	return streaming(f.ExportTaskFn, r, s)
+}
+
+// fakeCompletions answers with its function.
+type fakeCompletions struct {
+	pipelinev1.UnimplementedCompletionServiceServer
+	StreamCompleteFn func(*pipelinev1.StreamCompleteRequest, completionStream) error
+}
+
+func (f *fakeCompletions) StreamComplete(r *pipelinev1.StreamCompleteRequest, s completionStream) error {
+	return streaming(f.StreamCompleteFn, r, s)
+}
+
+// fakePlanner answers with its function.
+type fakePlanner struct {
+	plannerv1.UnimplementedPlannerServiceServer
+	ListModelsFn func(*plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error)
+}
+
+func (f *fakePlanner) ListModels(_ context.Context, r *plannerv1.ListModelsRequest) (*plannerv1.ListModelsResponse, error) {
+	return unary(f.ListModelsFn, r)
+}
+
+// fakeAgents answers with its functions.
+type fakeAgents struct {
+	executorv1.UnimplementedAgentServiceServer
+	GetAgentFn   func(*executorv1.GetAgentRequest) (*executorv1.Agent, error)
+	ListAgentsFn func(*executorv1.ListAgentsRequest) (*executorv1.ListAgentsResponse, error)
+}
+
+func (f *fakeAgents) GetAgent(_ context.Context, r *executorv1.GetAgentRequest) (*executorv1.Agent, error) {
+	return unary(f.GetAgentFn, r)
+}
+
+func (f *fakeAgents) ListAgents(_ context.Context, r *executorv1.ListAgentsRequest) (*executorv1.ListAgentsResponse, error) {
+	return unary(f.ListAgentsFn, r)
 }
 
 func unary[Req, Resp any](fn func(*Req) (*Resp, error), r *Req) (*Resp, error) {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"pawl.dev/gateway/internal/console"
 	"pawl.dev/gateway/internal/guard"
+	"pawl.dev/gateway/internal/openai"
 	"pawl.dev/gateway/internal/openapi"
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
@@ -64,7 +66,7 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.handler = observe(deps.Log, g.limits, split(checks.WrapLanding(login), checks.Wrap(g.routes(api, openapi.New(api.Routes(), cfg.Version)))))
+	g.handler = observe(deps.Log, g.limits, split(checks.WrapLanding(login), checks.Wrap(g.routes(api, openai.New(conns, api, streams), openapi.New(api.Routes(), cfg.Version)))))
 	return g, nil
 }
 
@@ -79,15 +81,17 @@ func split(login, api http.Handler) http.Handler {
 	})
 }
 
-// routes returns a handler that serves documents and health checks, and passes all other paths to the API. (http.ServeMux would
+// routes returns a handler that serves documents, health checks and the OpenAI API, and passes all other paths to the API. (http.ServeMux would
 // answer unclean paths with a redirect in HTML.)
-func (g *Gateway) routes(api http.Handler, pages *openapi.Docs) http.Handler {
+func (g *Gateway) routes(api, compatible http.Handler, pages *openapi.Docs) http.Handler {
 	documents := pages.Handlers()
 	documents["/healthz"] = http.HandlerFunc(g.health.live)
 	documents["/readyz"] = http.HandlerFunc(g.health.ready)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, ok := documents[r.URL.Path]
 		switch {
+		case strings.HasPrefix(r.URL.Path, openai.Base+"/"):
+			compatible.ServeHTTP(w, r)
 		case !ok:
 			api.ServeHTTP(w, r)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:

@@ -197,6 +197,34 @@ func receive(messages grpc.ClientStream, output protoreflect.MessageType) receiv
 	return received{message: m, err: messages.RecvMsg(m)}
 }
 
+// Each calls each with the messages of the call, one after the other, and returns when the call has ended, or with the error of each.
+func (c Call) Each(ctx context.Context, each func(proto.Message) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	incoming, err := startCall(ctx, c)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer func() { // the receiver ends before Each does
+		cancel()
+		for range incoming {
+		}
+	}()
+	for got := range incoming {
+		switch {
+		case errors.Is(got.err, io.EOF):
+			return nil
+		case got.err != nil:
+			return got.err
+		}
+		if err := each(got.message); err != nil {
+			return err
+		}
+		got.written <- struct{}{}
+	}
+	return context.Cause(ctx)
+}
+
 // resume sets after_seq of the request to the Last-Event-ID of a client that reconnects, and reports whether it did. The header overrides
 // the query, because an EventSource repeats its URL unchanged.
 func resume(header http.Header, in proto.Message) (bool, error) {
