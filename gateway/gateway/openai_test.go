@@ -53,7 +53,7 @@ func clientCall(id string) *pipelinev1.StreamCompleteResponse {
 }
 
 func ended(end *pipelinev1.CompleteResponse) *pipelinev1.StreamCompleteResponse {
-	return &pipelinev1.StreamCompleteResponse{Event: &pipelinev1.StreamCompleteResponse_End{End: end}}
+	return &pipelinev1.StreamCompleteResponse{Event: &pipelinev1.StreamCompleteResponse_Response{Response: end}}
 }
 
 // conversation is an answer with a call of an MCP server's tool between two texts, and calls of the client's tools.

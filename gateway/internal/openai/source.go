@@ -56,8 +56,8 @@ func (s *completionSource) read(m proto.Message) piece {
 		}
 		s.called = true
 		return piece{call: e.ToolCall}
-	case *pipelinev1.StreamCompleteResponse_End:
-		return s.end(e.End)
+	case *pipelinev1.StreamCompleteResponse_Response:
+		return s.end(e.Response)
 	}
 	return piece{}
 }
