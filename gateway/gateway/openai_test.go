@@ -353,6 +353,19 @@ func TestOpenAIAgent(t *testing.T) {
 	}
 }
 
+// TestOpenAIAgentRepeated: a repetition would create another task, unless a key names the request.
+func TestOpenAIAgentRepeated(t *testing.T) {
+	b := start(t, gateway.Config{})
+	b.executor.RunTaskFn = func(*executorv1.RunTaskRequest, eventStream) error {
+		return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the executor stops")
+	}
+	for key, want := range map[string]string{"": "false", "k": "true"} {
+		if resp, _ := b.text("POST", chatPath, hello("agent:a", ""), header{"Idempotency-Key": key}); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("X-Should-Retry") != want {
+			t.Errorf("key %q: status %d, X-Should-Retry %q, want %q", key, resp.StatusCode, resp.Header.Get("X-Should-Retry"), want)
+		}
+	}
+}
+
 // TestOpenAIAgentConversation: a task has no messages, so those before the last one precede it in the goal.
 func TestOpenAIAgentConversation(t *testing.T) {
 	b := start(t, gateway.Config{})

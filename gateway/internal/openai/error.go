@@ -82,6 +82,9 @@ func fromProblem(p problem.Problem) (int, apiError) {
 var parameters = strings.NewReplacer("completion.", "", "max_output_tokens", "max_completion_tokens", "stop_sequences", "stop",
 	"output_schema_json", "response_format", "input_schema_json", "parameters", "tool_choice_name", "tool_choice", "mcp_ids", "pawl.mcp_ids")
 
+// retryHeader tells the SDKs whether to repeat a request that failed.
+const retryHeader = "X-Should-Retry"
+
 // fail answers with an error.
 func fail(w http.ResponseWriter, err error) {
 	p := problem.From(err)
@@ -101,8 +104,10 @@ func fail(w http.ResponseWriter, err error) {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfterSeconds))
 	}
 	// The SDKs repeat 409, 429 and 5xx by default, also where that cannot help.
-	retry := status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests && e.Type == "rate_limit_error"
-	h.Set("X-Should-Retry", strconv.FormatBool(retry))
+	if h.Get(retryHeader) == "" {
+		retry := status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests && e.Type == "rate_limit_error"
+		h.Set(retryHeader, strconv.FormatBool(retry))
+	}
 	write(w, status, errorBody{e})
 }
 

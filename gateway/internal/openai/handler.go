@@ -98,6 +98,9 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
+	if strings.HasPrefix(q.Model, agentPrefix) && r.Header.Get("Idempotency-Key") == "" {
+		w.Header().Set(retryHeader, "false") // a repetition would create another task
+	}
 	held.Shrink(serve.CallBytes(true, int64(proto.Size(c.In))))
 	a := newAnswer(q.Model, c.source)
 	if q.Stream {

@@ -60,10 +60,6 @@ func (s *taskSource) read(m proto.Message) piece {
 	tool := e.GetFlow().GetStepName()
 	switch data := e.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_PlanCreated:
-		if e.GetWaitId() != "" {
-			p.text = s.wait(e, "The plan needs to be confirmed.")
-			return p
-		}
 		for _, t := range data.PlanCreated.GetPlan().GetSubtasks() {
 			p.reasoning += "Plans: " + t.GetTitle() + "\n"
 		}
@@ -73,16 +69,6 @@ func (s *taskSource) read(m proto.Message) piece {
 		p.reasoning = "Calls " + tool + " " + data.StepInput.GetInputJson() + "\n"
 	case *executorv1.ExecutorEvent_StepError:
 		p.reasoning = tool + " failed: " + data.StepError.GetError().GetErrMsg() + "\n"
-	case *executorv1.ExecutorEvent_StepWaitingForStart:
-		what := tool + " needs approval"
-		if data.StepWaitingForStart.GetOutcomeUnknown() {
-			what = "It is not known whether this call of " + tool + " ran"
-		}
-		p.text = s.wait(e, what+", with the input `"+data.StepWaitingForStart.GetInputJson()+"`. "+data.StepWaitingForStart.GetRisk().GetReason())
-	case *executorv1.ExecutorEvent_StepWaitingForParam:
-		p.text = s.wait(e, data.StepWaitingForParam.GetMessage())
-	case *executorv1.ExecutorEvent_InputRequired:
-		p.text = s.wait(e, strings.TrimSpace(data.InputRequired.GetMessage()+" "+data.InputRequired.GetUrl()))
 	case *executorv1.ExecutorEvent_TextAdd:
 		p.text = s.write(data.TextAdd.GetAnswerId(), data.TextAdd.GetText())
 	case *executorv1.ExecutorEvent_FlowSuccess:
@@ -101,7 +87,31 @@ func (s *taskSource) read(m proto.Message) piece {
 	case *executorv1.ExecutorEvent_FlowCancel:
 		p.err = errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the task %s was cancelled: %s", e.GetTaskId(), data.FlowCancel.GetReason())
 	}
+	if what := question(e); what != "" {
+		p.text = s.wait(e, what)
+	}
 	return p
+}
+
+// question returns what an event asks a person; "" if nothing.
+func question(e *executorv1.ExecutorEvent) string {
+	switch data := e.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_PlanCreated:
+		if e.GetWaitId() != "" {
+			return "The plan needs to be confirmed."
+		}
+	case *executorv1.ExecutorEvent_StepWaitingForStart:
+		what := " needs approval"
+		if data.StepWaitingForStart.GetOutcomeUnknown() {
+			what = " was called, and it is not known whether it ran"
+		}
+		return e.GetFlow().GetStepName() + what + ", with the input `" + data.StepWaitingForStart.GetInputJson() + "`. " + data.StepWaitingForStart.GetRisk().GetReason()
+	case *executorv1.ExecutorEvent_StepWaitingForParam:
+		return data.StepWaitingForParam.GetMessage()
+	case *executorv1.ExecutorEvent_InputRequired:
+		return data.InputRequired.GetMessage() + " " + data.InputRequired.GetUrl()
+	}
+	return ""
 }
 
 // write returns the text to add. After a crash of the executor an answer begins again with another id.
