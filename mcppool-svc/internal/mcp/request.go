@@ -68,6 +68,13 @@ type toolParams struct {
 // toolRequest encodes one request of a call.
 func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 	call := r.call
+	if c.noText {
+		x, err := c.encode(string(mcp.MethodToolsCall), call.Name, nil)
+		if err == nil {
+			x.call, x.asker = r, r
+		}
+		return x, err
+	}
 	params := toolParams{
 		Name: call.Name, Arguments: json.RawMessage(cmp.Or(call.Arguments.String(), "{}")), Responses: next.responses, State: next.state,
 		Meta: make(map[string]any, len(c.meta)+len(call.Meta)+1),

@@ -47,7 +47,10 @@ func (r *run) summary() string {
 				continue // the call was tried again
 			}
 			e := calls[0].entry
-			what := cmp.Or(e.GetDescription(), r.defaultDescription(calls[0].place))
+			what := e.GetDescription()
+			if what == "" {
+				what = r.defaultDescription(calls[0].place)
+			}
 			fmt.Fprintf(&b, "\n%d. %s (%s) — %s", i+1, what, e.GetToolId(), r.outcome(e))
 		}
 		if called {
