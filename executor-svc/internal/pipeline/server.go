@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -67,11 +68,21 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { pipelinev1.RegisterCompleti
 
 // Complete implements CompletionService.
 func (s *Server) Complete(ctx context.Context, req *pipelinev1.CompleteRequest) (*pipelinev1.CompleteResponse, error) {
-	return s.complete(ctx, req, nil)
+	user, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.complete(ctx, user, req, nil)
 }
 
 // StreamComplete implements CompletionService.
 func (s *Server) StreamComplete(req *pipelinev1.StreamCompleteRequest, stream grpc.ServerStreamingServer[pipelinev1.StreamCompleteResponse]) error {
+	user, leave, err := s.enter(stream.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	out := &Tee{}
@@ -80,35 +91,21 @@ func (s *Server) StreamComplete(req *pipelinev1.StreamCompleteRequest, stream gr
 	running.Go(func() {
 		defer out.Close()
 		var res *pipelinev1.CompleteResponse
-		if res, failed = s.complete(ctx, req.GetCompletion(), out); failed == nil {
+		if res, failed = s.complete(ctx, user, req.GetCompletion(), out); failed == nil {
 			out.Send(&pipelinev1.StreamCompleteResponse{Event: &pipelinev1.StreamCompleteResponse_Response{Response: res}})
 		}
 	})
-	err := out.Forward(ctx, stream.Send)
-	if err != nil {
-		cancel()
-	}
+	err = out.Forward(ctx, stream.Send)
+	cancel()
 	running.Wait()
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }
 
-func (s *Server) complete(ctx context.Context, req *pipelinev1.CompleteRequest, out *Tee) (*pipelinev1.CompleteResponse, error) {
-	who, err := identity.FromContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := s.enter(who.Sub)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	ctx, cancel := context.WithCancel(identity.OnBehalfOf(ctx, who.Sub))
+func (s *Server) complete(ctx context.Context, user string, req *pipelinev1.CompleteRequest, out *Tee) (*pipelinev1.CompleteResponse, error) {
+	ctx, cancel := context.WithCancel(identity.OnBehalfOf(ctx, user))
 	defer cancel()
 	x := &Exchange{
-		Request: req, User: who.Sub, Session: "completion/" + uuid.NewString(), Out: out, System: req.GetSystem(), Messages: slices.Clip(req.GetMessages()),
+		Request: req, User: user, Session: "completion/" + uuid.NewString(), Out: out, System: req.GetSystem(), Messages: slices.Clip(req.GetMessages()),
 		ByName: map[string]*commonv1.Tool{}, Response: &pipelinev1.CompleteResponse{Usage: &commonv1.Usage{}},
 	}
 	defer s.release(ctx, x)
@@ -118,15 +115,20 @@ func (s *Server) complete(ctx context.Context, req *pipelinev1.CompleteRequest, 
 	return x.Response, nil
 }
 
-// enter counts a request of a user until leave is called, or refuses it.
-func (s *Server) enter(user string) (leave func(), err error) {
+// enter returns the user who asks, and counts the request until leave is called, or refuses it.
+func (s *Server) enter(ctx context.Context) (user string, leave func(), err error) {
+	who, err := identity.FromContext(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	user = who.Sub
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[user] >= perUser && user != identity.LocalSub {
-		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "you have %d completions running; wait until one has ended", perUser)
+		return "", nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "you have %d completions running; wait until one has ended", perUser)
 	}
 	s.busy[user]++
-	return func() {
+	return user, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.busy[user]--; s.busy[user] == 0 {

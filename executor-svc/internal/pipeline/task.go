@@ -13,8 +13,11 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
-// maxGoal is how many characters of the conversation a task gets as its goal; the end matters most.
-const maxGoal = 90_000
+// maxGoal is how many characters of the conversation a task gets as its goal, maxInstructions of what the request says beside it; their ends matter most.
+const (
+	maxGoal         = 50_000
+	maxInstructions = 20_000
+)
 
 // becomeTask creates a task that continues the request, and ends the request.
 func (x *Exchange) becomeTask(ctx context.Context, tasks Tasks) error {
@@ -45,7 +48,7 @@ func (x *Exchange) becomeTask(ctx context.Context, tasks Tasks) error {
 func (x *Exchange) goal() string {
 	var b strings.Builder
 	if only := x.Messages; x.Request.GetSystem() == "" && x.Request.GetOutputSchemaJson() == "" && len(only) == 1 && textOf(only[0]) != "" {
-		return last(textOf(only[0]))
+		return last(textOf(only[0]), maxGoal)
 	}
 	for _, m := range x.Messages {
 		who := "User"
@@ -58,17 +61,16 @@ func (x *Exchange) goal() string {
 	}
 	head := "Continue this conversation: do what the user asked for last, and answer."
 	if system := x.Request.GetSystem(); system != "" {
-		head += " Instructions: " + last(system)
+		head += " Instructions: " + last(system, maxInstructions)
 	}
-	if s := x.Request.GetOutputSchemaJson(); s != "" && len(s) < maxGoal/4 {
+	if s := x.Request.GetOutputSchemaJson(); s != "" && len(s) <= maxInstructions {
 		head += " The answer must be JSON of this schema: " + s
 	}
-	return last(head + last(b.String()))
+	return head + last(b.String(), maxGoal)
 }
 
-// last returns the end of a text.
-func last(text string) string {
-	const most = maxGoal / 2
+// last returns the last characters of a text.
+func last(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
 	}
