@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	pipelinev1 "pawl.dev/proto/gen/pawl/pipeline/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 )
 
@@ -18,6 +20,12 @@ func (ToolCallExtractor) Process(_ context.Context, x *Exchange) error {
 		for _, c := range parseCalls(x.Raw) {
 			x.Calls = append(x.Calls, &plannerv1.ModelToolCall{Id: "call_" + uuid.NewString(), Name: c.name, InputJson: c.input(x.schemaOf(c.name))})
 		}
+	}
+	if len(x.Calls) > maxCalls {
+		x.note(&pipelinev1.CompletionNote{
+			Text: fmt.Sprintf("the model asked for more than %d calls at once; the others are left out", maxCalls), Reason: commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+		})
+		x.Calls = x.Calls[:maxCalls]
 	}
 	if x.LastReply {
 		x.Calls = nil

@@ -60,6 +60,27 @@ func TestToolCallExtractorTakesNativeCalls(t *testing.T) {
 	}
 }
 
+// A reply of 4 MiB, the most that a model may write, is read at once, whatever is in it.
+func TestLongMarkup(t *testing.T) {
+	const size = 4 << 20
+	for name, part := range map[string]string{
+		"calls": `<invoke name="x"></invoke>`, "parameters": `<parameter name="a">`, "blocks": openCalls + closeCalls, "tags": openCalls, "half a tag": "<function_call",
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := exchange()
+			x.Native, x.Raw = false, openCalls+`<invoke name="x">`+strings.Repeat(part, size/len(part))
+			var h hider
+			for at := 0; at < len(x.Raw); at += 8 {
+				h.write(x.Raw[at:min(at+8, len(x.Raw))])
+			}
+			h.end()
+			if err := (ToolCallExtractor{}).Process(t.Context(), x); err != nil || len(x.Calls) > maxCalls {
+				t.Errorf("%d calls, %v", len(x.Calls), err)
+			}
+		})
+	}
+}
+
 // FuzzMarkup checks that what is shown does not depend on how a text is split, that a text without markup has no calls, and that inputs are JSON.
 func FuzzMarkup(f *testing.F) {
 	f.Add("a<function_calls><invoke name=\"x\"><parameter name=\"y\">1</parameter></invoke></function_calls>b", uint8(3))

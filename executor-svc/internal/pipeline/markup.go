@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"strings"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -97,42 +98,46 @@ func writeCall(b *strings.Builder, c *plannerv1.ModelToolCall) {
 // hider removes the markup of calls from a text that arrives in pieces.
 type hider struct {
 	// held is the end of the text that may be the beginning of a tag, or the block that has begun.
-	held string
+	held    []byte
+	inBlock bool
 }
 
 // write returns what of the text so far can be shown.
 func (h *hider) write(text string) string {
 	var shown strings.Builder
-	for h.held += text; ; {
-		before, block, found := strings.Cut(h.held, openCalls)
-		if !found {
-			n := heldBack(h.held, openCalls)
-			shown.WriteString(h.held[:len(h.held)-n])
-			h.held = h.held[len(h.held)-n:]
+	from := max(len(h.held)-len(closeCalls)+1, len(openCalls)) // the tag that closes the block is not in what came before
+	for h.held = append(h.held, text...); ; {
+		if !h.inBlock {
+			begin := bytes.Index(h.held, []byte(openCalls))
+			if h.inBlock = begin >= 0; !h.inBlock {
+				begin = len(h.held) - heldBack(h.held, openCalls)
+			}
+			shown.Write(h.held[:begin])
+			h.held, from = h.held[begin:], len(openCalls)
+		}
+		if !h.inBlock {
 			return shown.String()
 		}
-		shown.WriteString(before)
-		_, rest, closed := strings.Cut(block, closeCalls)
-		if !closed {
-			h.held = h.held[len(before):]
+		end := bytes.Index(h.held[from:], []byte(closeCalls))
+		if end < 0 {
 			return shown.String()
 		}
-		h.held = rest
+		h.held, h.inBlock = h.held[from+end+len(closeCalls):], false
 	}
 }
 
 // end returns what is left to show: all that is held, unless it holds calls.
 func (h *hider) end() string {
-	if len(parseCalls(h.held)) > 0 {
+	if len(parseCalls(string(h.held))) > 0 {
 		return ""
 	}
-	return h.held
+	return string(h.held)
 }
 
 // heldBack returns how many bytes at the end of a text may be the beginning of a tag.
-func heldBack(text, tag string) int {
+func heldBack(text []byte, tag string) int {
 	for n := min(len(text), len(tag)-1); n > 0; n-- {
-		if strings.HasSuffix(text, tag[:n]) {
+		if string(text[len(text)-n:]) == tag[:n] {
 			return n
 		}
 	}
@@ -147,11 +152,14 @@ type markupCall struct {
 
 type parameter struct{ name, value string }
 
-// parseCalls returns the calls in all blocks of a text. A block or a call that is not closed at the end of the text counts up to there.
+// maxCalls is how many calls of one reply are made.
+const maxCalls = 128
+
+// parseCalls returns the calls in all blocks of a text, one more than maxCalls at most. A block or a call that is not closed at the end of the text counts up to there.
 func parseCalls(text string) (calls []markupCall) {
 	for {
 		_, rest, found := strings.Cut(text, openCalls)
-		if !found {
+		if !found || len(calls) > maxCalls {
 			return calls
 		}
 		var block string
@@ -164,7 +172,7 @@ func parseBlock(block string) (calls []markupCall) {
 	for {
 		_, rest, found := strings.Cut(block, openInvoke)
 		name, rest, closed := strings.Cut(rest, `">`)
-		if !found || !closed || name == "" {
+		if !found || !closed || name == "" || len(calls) > maxCalls {
 			return calls
 		}
 		c := markupCall{name: name}
@@ -176,14 +184,20 @@ func parseBlock(block string) (calls []markupCall) {
 // parseParameters returns the parameters of a call, and what follows the call.
 func parseParameters(text string) (all []parameter, rest string) {
 	for {
-		end, next := strings.Index(text, closeInvoke), strings.Index(text, openParameter)
-		switch {
-		case end >= 0 && (next < 0 || end < next):
-			return all, text[end+len(closeInvoke):]
-		case next < 0:
+		tag := strings.IndexByte(text, '<')
+		if tag < 0 {
 			return all, ""
 		}
-		name, value, closed := strings.Cut(text[next+len(openParameter):], `">`)
+		text = text[tag:]
+		if rest, closed := strings.CutPrefix(text, closeInvoke); closed {
+			return all, rest
+		}
+		begun, opened := strings.CutPrefix(text, openParameter)
+		if !opened {
+			text = text[1:]
+			continue
+		}
+		name, value, closed := strings.Cut(begun, `">`)
 		if !closed {
 			return all, ""
 		}
