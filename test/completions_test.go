@@ -1,9 +1,11 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -264,4 +266,112 @@ func TestCompletionBecomesTask(t *testing.T) {
 	if task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR {
 		t.Error(task)
 	}
+}
+
+// playMarkup is a model that writes calls as markup.
+func playMarkup(r *modeltest.Request) *modeltest.Turn {
+	switch last := r.Texts[len(r.Texts)-1]; {
+	case strings.Contains(last, "<function_results>"):
+		if strings.Contains(last, `<result name="t__echo">one</result>`) && strings.Contains(last, `<result name="t__add">3</result>`) && strings.Contains(last, `<result name="t__fail">Error: broken</result>`) {
+			return &modeltest.Turn{Text: "I saw the results."}
+		}
+		return &modeltest.Turn{Text: "I saw wrong results: " + last}
+	case strings.Contains(r.System, "## t__echo") && len(r.Tools) == 0:
+		return &modeltest.Turn{Text: `I look. <function_calls>
+<invoke name="t__echo"><parameter name="text">one</parameter></invoke>
+<invoke name="t__add"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>
+<invoke name="t__fail"><parameter name="message">broken</parameter></invoke>
+</function_calls>`}
+	}
+	return &modeltest.Turn{Text: "I was told of no tools."}
+}
+
+// TestCompletionsByMarkup asks models that cannot call tools (C6, C7, C9, C12).
+func TestCompletionsByMarkup(t *testing.T) {
+	model, file := models(t, &modeltest.Script{Play: playMarkup}, ", tools: false")
+	eachWay(t, rig.Options{Models: file}, modelNames, func(t *testing.T, complete completer, name string) {
+		req := ask(name, "Look")
+		req.System = "Be brief."
+		res, err := complete(t, req)
+		if err != nil || textIn(res.GetMessage()) != "I saw the results." || len(res.GetToolCalls()) != 3 || textIn(res.GetAddedMessages()[0]) != "I look. " {
+			t.Fatal(res, err)
+		}
+		// The conversation goes on with what was added, also the calls.
+		req.Messages = append(append(req.GetMessages(), res.GetAddedMessages()...), said("Again"))
+		if res, err = complete(t, req); err != nil || textIn(res.GetMessage()) != "I saw the results." {
+			t.Error(res, err)
+		}
+	})
+	rejected(t, model)
+}
+
+// TestCompletionOfSchema combines tools with a schema for the answer: the model corrects an answer that does not fit, and may call tools before it answers.
+func TestCompletionOfSchema(t *testing.T) {
+	model, file := models(t, &modeltest.Script{Play: func(r *modeltest.Request) *modeltest.Turn {
+		switch {
+		case r.Results == 0:
+			return &modeltest.Turn{Calls: []modeltest.Call{call("add", map[string]any{"a": 1, "b": 2})}}
+		case !strings.Contains(strings.Join(r.Texts[2:], "\n"), "sum\":\"three"):
+			return &modeltest.Turn{Text: `{"sum":"three"}`}
+		}
+		return &modeltest.Turn{Text: `{"sum":3}`}
+	}}, "")
+	eachWay(t, rig.Options{Models: file}, modelNames, func(t *testing.T, complete completer, name string) {
+		req := ask(name, "Add")
+		req.OutputSchemaJson = `{"type":"object","required":["sum"],"properties":{"sum":{"type":"number"}},"additionalProperties":false}`
+		res, err := complete(t, req)
+		if err != nil || textIn(res.GetMessage()) != `{"sum":3}` || len(res.GetToolCalls()) != 1 || res.GetUsage().GetModelCalls() != 3 {
+			t.Error(res, err)
+		}
+	})
+	rejected(t, model)
+}
+
+// TestCompletionIsInterrupted ends a request while the model writes (C12): the model's connection ends too.
+func TestCompletionIsInterrupted(t *testing.T) {
+	left := make(chan struct{}, 2)
+	model := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "data: {\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Once\"}}]}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		left <- struct{}{}
+	})
+	file := modelsAt(t, model, 8000, "")
+	target := rig.InProcess(t, rig.Options{Models: file})
+	for protocol, c := range map[string]rig.Completions{"grpc": rig.NewGRPCCompletions(target.Executor), "rest": rig.REST{Base: target.HTTP}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := c.StreamComplete(ctx, ask("gpt", "Tell a story"), func(e *pipelinev1.StreamCompleteResponse) {
+			if e.GetText() != "Once" {
+				t.Errorf("%s: %v", protocol, e)
+			}
+			cancel()
+		})
+		cancel()
+		if err == nil {
+			t.Errorf("%s: the request went on", protocol)
+		}
+		<-left
+	}
+}
+
+// TestCompletionWithoutPlanner kills the planner while the model writes: the error says what happened.
+func TestCompletionWithoutPlanner(t *testing.T) {
+	ended := make(chan struct{})
+	model := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = fmt.Fprint(w, "data: {\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Once\"}}]}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(ended)
+	})
+	target := rig.FourProcesses(t, binaries, rig.Options{Models: modelsAt(t, model, 8000, "")})
+	err := rig.REST{Base: target.HTTP}.StreamComplete(t.Context(), ask("gpt", "Tell a story"), func(*pipelinev1.StreamCompleteResponse) {
+		target.Processes["planner-svc"].Kill()
+	})
+	var r *rig.Refused
+	if !errors.As(err, &r) || r.Reason != "NETWORK_ERROR" || !strings.Contains(r.Message, "send the request again") {
+		t.Error(err)
+	}
+	<-ended
 }
