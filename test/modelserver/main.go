@@ -41,6 +41,10 @@ func run(addr, repo string, args []string) error {
 	if script.Coding != nil {
 		command = "code --model"
 	}
+	end := ` "GOAL"`
+	if script.Chat != nil {
+		command, end = "chat --agent ID --model", ""
+	}
 	if repo != "" {
 		if err := modeltest.WriteRepository(args[0], repo); err != nil {
 			return err
@@ -51,8 +55,8 @@ func run(addr, repo string, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("OPENAI_BASE_URL=http://%[1]s/v1 OPENAI_API_KEY=test pawl %[2]s openai:scripted \"GOAL\"\n"+
-		"ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=test pawl %[2]s anthropic:scripted \"GOAL\"\n", listener.Addr(), command)
+	fmt.Printf("OPENAI_BASE_URL=http://%[1]s/v1 OPENAI_API_KEY=test pawl %[2]s openai:scripted%[3]s\n"+
+		"ANTHROPIC_BASE_URL=http://%[1]s ANTHROPIC_API_KEY=test pawl %[2]s anthropic:scripted%[3]s\n", listener.Addr(), command, end)
 	server := &http.Server{Handler: modeltest.New(script, slog.New(slog.NewTextHandler(os.Stderr, nil))), ReadHeaderTimeout: 10 * time.Second}
 	return server.Serve(listener)
 }

@@ -99,15 +99,27 @@ func (u *UI) EditLines(prompt string) (restore func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("set the terminal up: %w", err)
 	}
-	lines, out, errs, live := u.lines, u.Out, u.Err, u.Live
-	t := term.NewTerminal(struct {
+	lines, out, errs, live, edit := u.lines, u.Out, u.Err, u.Live, u.Edit
+	if edit != nil {
+		u.Edit = func(ctx context.Context, text string) (string, error) { // the editor gets the terminal as it was
+			if err := term.Restore(int(in.Fd()), state); err != nil {
+				return "", fmt.Errorf("set the terminal up: %w", err)
+			}
+			edited, err := edit(ctx, text)
+			_, raw := term.MakeRaw(int(in.Fd()))
+			return edited, errors.Join(err, raw)
+		}
+	}
+	e := &editor{tty: struct {
 		io.Reader
 		io.Writer
-	}{keys{in, u.Signals}, u.Out}, prompt)
+	}{keys{in, u.Signals}, u.Out}, prompt: prompt, size: terminalSize}
+	t := term.NewTerminal(e.tty, prompt)
 	t.History = &history{History: t.History, asking: func() bool { p := u.prompter.Load(); return p != nil && p.asking() }}
-	u.lines, u.Out, u.Err, u.Live = NewLines(&editor{t: t, size: terminalSize}), t, t, false
+	e.t.Store(t)
+	u.lines, u.Out, u.Err, u.Live = NewLines(e), e, e, false
 	return func() {
-		u.lines, u.Out, u.Err, u.Live = lines, out, errs, live
+		u.lines, u.Out, u.Err, u.Live, u.Edit = lines, out, errs, live, edit
 		_ = term.Restore(int(in.Fd()), state)
 		u.Printf("\n")
 	}, nil
@@ -145,18 +157,29 @@ func (h *history) Add(line string) {
 
 // editor reads the lines that a person edits at a terminal.
 type editor struct {
-	t    *term.Terminal
-	size func() (columns, rows int)
-	rest string // of the last line
+	t      atomic.Pointer[term.Terminal]
+	tty    io.ReadWriter
+	prompt string
+	size   func() (columns, rows int)
+	rest   string // of the last line
 }
+
+// Write implements io.Writer: it writes above the line that the person edits.
+func (e *editor) Write(p []byte) (int, error) { return e.t.Load().Write(p) }
 
 // Read implements io.Reader.
 func (e *editor) Read(p []byte) (int, error) {
 	if e.rest == "" {
+		t := e.t.Load()
 		if columns, rows := e.size(); columns > 0 {
-			_ = e.t.SetSize(columns, rows) // it only measures
+			_ = t.SetSize(columns, rows) // it only measures
 		}
-		line, err := e.t.ReadLine()
+		line, err := t.ReadLine()
+		if errors.Is(err, io.EOF) { // a Terminal reports Ctrl-D at each further ReadLine
+			next := term.NewTerminal(e.tty, e.prompt)
+			next.History = t.History
+			e.t.Store(next)
+		}
 		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
 			return 0, err
 		}

@@ -112,7 +112,7 @@ func (s *session) end() {
 
 func (s *session) stop() {
 	err := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN,
-		"the gateway is stopping; tasks go on: to follow one, use GET /v1/tasks/{id}/events with afterSeq, the seq of the last event that you saw; "+
+		"the gateway is stopping; tasks go on: to follow one, use GET /v1/tasks/{id}/events (for a topic, /v1/topics/{id}/events) with afterSeq, the seq of the last event that you saw; "+
 			"a tool call without callId is cancelled, and one with a callId may go on: ask with POST /v1/mcpCalls:attach")
 	if !s.opened {
 		s.refuse(s.w, err)

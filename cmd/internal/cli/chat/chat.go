@@ -58,7 +58,11 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 			return err
 		}
 		for _, m := range messages {
-			t.view.message(m)
+			if t.isOpen(ctx, m) {
+				t.asked = append(t.asked, m)
+			} else {
+				t.view.message(m)
+			}
 		}
 	}
 	return t.run(ctx)
@@ -174,6 +178,15 @@ type talk struct {
 	interrupted  bool        // the person interrupted the agents, and has typed nothing since
 }
 
+// isOpen reports whether a message asks something that nobody has answered yet, as far as the person may see the task.
+func (t *talk) isOpen(ctx context.Context, m *conversationv1.Message) bool {
+	if m.GetWait() == nil {
+		return false
+	}
+	asking, err := t.s.Tasks.GetTask(ctx, &executorv1.GetTaskRequest{Id: m.GetTaskId()})
+	return err == nil && slices.ContainsFunc(asking.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == m.GetWait().GetId() })
+}
+
 // answer is the result of asking the person.
 type answer struct {
 	req *executorv1.ResumeTaskRequest // nil: the question stays open
@@ -231,7 +244,7 @@ func (t *talk) next(ctx context.Context, events <-chan item, interrupts <-chan s
 		t.view.remark("%s", call)
 		return nil
 	case <-interrupts:
-		if done, _ := t.work.done(); done || t.interrupted || !t.u.InTTY {
+		if done, _ := t.work.done(); done && t.view.reply == "" || t.interrupted || !t.u.InTTY {
 			return ui.Exit(ui.Stopped)
 		}
 		t.interrupted = true
@@ -306,7 +319,9 @@ func (t *talk) event(ctx context.Context, ev *conversationv1.TopicEvent) error {
 	if t.u.JSON {
 		return ui.JSONLine(t.u.Out, ev)
 	}
-	t.view.event(ev)
+	if ev.GetNewMessage().GetWait() == nil || t.ask == nil { // the question shows it
+		t.view.event(ev)
+	}
 	if ev.GetType() == conversationv1.TopicEventType_TOPIC_EVENT_TYPE_AGENT_RECEIVED {
 		go t.showCalls(ctx, ev.GetAgent(), ev.GetTaskId())
 	}
@@ -353,7 +368,8 @@ func (t *talk) startAsking(ctx context.Context) {
 	m := t.asked[0]
 	ctx, t.cancelAsking = context.WithCancel(ctx)
 	t.answers = make(chan answer, 1)
-	t.u.Printf("%s %s\n", t.view.who(m.GetSender()), ui.Text(m.GetText()))
+	text, _, _ := strings.Cut("\n"+m.GetText(), "\n"+m.GetWait().GetToolId()+" ") // the question shows the call
+	t.u.Printf("%s %s\n", t.view.who(m.GetSender()), ui.Text(strings.TrimPrefix(text, "\n")))
 	go func(answers chan answer) {
 		req, err := t.ask.Ask(ctx, m.GetWait())
 		answers <- answer{req, err}

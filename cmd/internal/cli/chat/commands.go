@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -55,6 +56,9 @@ func (t *talk) messages(ctx context.Context) ([]*conversationv1.Message, error) 
 
 func (t *talk) files(ctx context.Context) error {
 	messages, err := t.messages(ctx)
+	if err == nil && !slices.ContainsFunc(messages, func(m *conversationv1.Message) bool { return len(m.GetMedia()) > 0 }) {
+		t.u.Note("no files")
+	}
 	for _, m := range messages {
 		for _, media := range m.GetMedia() {
 			t.u.Eprintf("  %s\n", ui.Line(m.GetSender()+": "+mediaText(media)))

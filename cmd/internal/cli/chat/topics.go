@@ -112,7 +112,10 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	}
 	messages, err := last(ctx, s, topic.GetId(), c.Limit)
 	for _, m := range messages {
-		u.Printf("%s %s\n", st.Bold(ui.Line(m.GetSender())+":"), ui.Text(m.GetText()))
+		u.Printf("%s %s\n", st.Bold(ui.Line(m.GetSender())+":"), messageText(m))
+		for _, media := range m.GetMedia() {
+			u.Printf("  %s\n", ui.Line(mediaText(media)))
+		}
 	}
 	return err
 }

@@ -25,6 +25,9 @@ func (v *view) event(ev *conversationv1.TopicEvent) {
 	switch e := ev.GetEvent().(type) {
 	case *conversationv1.TopicEvent_NewMessage:
 		v.message(e.NewMessage)
+		if e.NewMessage.GetWait() != nil {
+			v.remark("it waits for an answer: pawl show %s", ui.ShortID(ev.GetTaskId()))
+		}
 	case *conversationv1.TopicEvent_StreamChunk:
 		v.chunk(ev.GetAgent(), e.StreamChunk)
 	case *conversationv1.TopicEvent_StreamDone:
@@ -58,21 +61,24 @@ func (v *view) message(m *conversationv1.Message) {
 	switch call := m.GetExt().GetFields()["tool_call"].GetStructValue().GetFields(); {
 	case v.posted[m.GetId()]:
 		return
-	case m.GetWait() != nil && v.u.CanAsk(): // the question shows it
-		return
 	case call != nil:
 		v.remark("@%s calls %s", m.GetSender(), cmp.Or(call["tool_id"].GetStringValue(), call["tool_name"].GetStringValue()))
 	case m.GetId() == v.reply:
 		v.end(m.GetId(), m.GetText())
 	default:
-		v.u.Printf("%s %s\n", v.who(m.GetSender()), ui.Text(m.GetText()))
+		v.u.Printf("%s %s\n", v.who(m.GetSender()), messageText(m))
 	}
 	for _, media := range m.GetMedia() {
 		v.remark("%s", mediaText(media))
 	}
-	if m.GetTaskId() != "" && m.GetWait() != nil {
-		v.remark("it waits for an answer: pawl show %s", ui.ShortID(m.GetTaskId()))
+}
+
+// messageText returns the text of a message for people.
+func messageText(m *conversationv1.Message) string {
+	if m.GetText() == "" && m.GetAnsweredWaitId() != "" {
+		return "(answered the question)"
 	}
+	return ui.Text(m.GetText())
 }
 
 func (v *view) who(name string) string { return v.u.OutStyle().Bold(ui.Line(name) + ":") }

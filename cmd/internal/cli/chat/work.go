@@ -9,15 +9,16 @@ type job struct{ agent, message string }
 
 // work knows which agents still work on messages that this command posted, and on messages that came of them.
 type work struct {
-	open      map[job]bool   // true: it waits for a person
-	delegates map[job]string // the agent to whom the work is delegated, before the message that says so
-	waits     map[string]job // by the message that asks
-	silent    map[job]bool   // the agent decided to stay silent
-	failed    bool           // some work ended without a reply or such a decision
+	open      map[job]bool      // true: it waits for a person
+	delegates map[job]string    // the agent to whom the work is delegated, before the message that says so
+	waits     map[string]job    // by the message that asks
+	silent    map[job]bool      // the agent decided to stay silent
+	seqs      map[string]uint64 // of the messages, once they are known
+	failed    bool              // some work ended without a reply or such a decision
 }
 
 func newWork() *work {
-	return &work{open: map[job]bool{}, delegates: map[job]string{}, waits: map[string]job{}, silent: map[job]bool{}}
+	return &work{open: map[job]bool{}, delegates: map[job]string{}, waits: map[string]job{}, silent: map[job]bool{}, seqs: map[string]uint64{}}
 }
 
 // posted adds a message of a person, which every agent of the topic considers.
@@ -35,7 +36,11 @@ func (w *work) event(ev *conversationv1.TopicEvent) {
 		}
 		return
 	}
+	w.drop(ev)
 	j := job{ev.GetAgent(), ev.GetMessageId()}
+	if m := ev.GetNewMessage(); m != nil {
+		w.seqs[m.GetId()] = m.GetSeq()
+	}
 	if _, ours := w.open[j]; !ours {
 		return
 	}
@@ -55,6 +60,17 @@ func (w *work) event(ev *conversationv1.TopicEvent) {
 		}
 	case *conversationv1.TopicEvent_NewMessage:
 		w.message(j, e.NewMessage)
+	}
+}
+
+// drop ends the work of an agent that has left, and the work on messages that were rolled back.
+func (w *work) drop(ev *conversationv1.TopicEvent) {
+	left, back := ev.GetParticipantLeft().GetParticipant(), ev.GetMessagesRolledBack()
+	for j := range w.open {
+		if left != nil && left.GetName() == j.agent || back != nil && w.seqs[j.message] > back.GetToSeq() {
+			w.failed = true
+			delete(w.open, j)
+		}
 	}
 }
 

@@ -33,6 +33,12 @@ func TestWork(t *testing.T) {
 	question := &conversationv1.Message{Id: "q", Wait: &executorv1.Wait{}}
 	answer := said("", "", &conversationv1.Message{Id: "x", ReplyTo: "q", AnsweredWaitId: "w"})
 	quiet := &conversationv1.TopicEvent{Agent: "a", MessageId: "m", Event: &conversationv1.TopicEvent_AgentDecision{AgentDecision: &conversationv1.AgentDecision{Kind: conversationv1.AgentDecision_KIND_SILENT}}}
+	left := &conversationv1.TopicEvent{Event: &conversationv1.TopicEvent_ParticipantLeft{ParticipantLeft: &conversationv1.ParticipantLeft{
+		Participant: &conversationv1.Participant{Name: "a"},
+	}}}
+	back := func(to uint64) *conversationv1.TopicEvent {
+		return &conversationv1.TopicEvent{Event: &conversationv1.TopicEvent_MessagesRolledBack{MessagesRolledBack: &conversationv1.MessagesRolledBack{ToSeq: to}}}
+	}
 	const open, waits, done, failed = "open", "waits", "done", "failed"
 	for name, tc := range map[string]struct {
 		agents []string
@@ -55,7 +61,10 @@ func TestWork(t *testing.T) {
 		"an error":         {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewStructValue(&structpb.Struct{}))})}, open},
 		"explained": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "e", Ext: with("mcp_error", structpb.NewBoolValue(true))}),
 			said("a", "m", reply)}, done},
-		"a call": {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "c", Ext: with("tool_call", structpb.NewStructValue(&structpb.Struct{}))})}, open},
+		"has left":    {[]string{"a", "b"}, []*conversationv1.TopicEvent{left, said("b", "m", reply)}, failed},
+		"rolled back": {[]string{"a"}, []*conversationv1.TopicEvent{said("", "", &conversationv1.Message{Id: "m", Seq: 4}), back(3)}, failed},
+		"kept":        {[]string{"a"}, []*conversationv1.TopicEvent{said("", "", &conversationv1.Message{Id: "m", Seq: 4}), back(4)}, open},
+		"a call":      {[]string{"a"}, []*conversationv1.TopicEvent{said("a", "m", &conversationv1.Message{Id: "c", Ext: with("tool_call", structpb.NewStructValue(&structpb.Struct{}))})}, open},
 	} {
 		w := newWork()
 		var all []*conversationv1.Participant

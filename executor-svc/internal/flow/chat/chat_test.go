@@ -212,7 +212,7 @@ func TestWaits(t *testing.T) {
 	r.want("received thinking message:task/1:wait-1")
 	r.status(waiting)
 	w := r.message().GetWait()
-	if w.GetToolId() != "x/write" || w.GetStepId() != "step-1" || w.GetInputJson() != "{}" || w.GetHash() == "" || r.message().GetText() != "risky" {
+	if w.GetToolId() != "x/write" || w.GetStepId() != "step-1" || w.GetInputJson() != "{}" || w.GetHash() == "" || r.message().GetText() != "risky\nx/write {}" {
 		t.Errorf("%v", r.message())
 	}
 	if err := r.command(&storagev1.Command{Kind: &storagev1.Command_Reject{Reject: &storagev1.Reject{WaitId: "wait-1", Reason: "no"}}}); err != nil {

@@ -34,7 +34,6 @@ func (r *rules) postMessage(m *storagev1.TopicMessage) {
 	if m.PassedBy == nil {
 		m.PassedBy = r.chat().GetPassedBy()
 	}
-	r.Spoke = r.GetSpoke() || m.GetWait() == nil
 	r.post(&storagev1.TopicFact{Kind: &storagev1.TopicFact_Message{Message: m}})
 }
 
@@ -66,7 +65,7 @@ func (r *rules) breakOff(problem string, restarts bool) bool {
 	return true
 }
 
-// postWaits posts a message for each wait that was opened after the first n and that a participant can answer.
+// postWaits posts a message for each wait that was opened after the first n and that a participant can answer. Its last line has the tool and the input.
 func (r *rules) postWaits(n uint32) {
 	for _, w := range r.task.State.GetWaits() {
 		if flow.WaitNumber(w.GetId()) <= n || w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE {
@@ -79,9 +78,9 @@ func (r *rules) postWaits(n uint32) {
 		text := w.GetMessage()
 		if s := flow.ActiveStep(r.task.State, w.GetOrdinal()); s != nil {
 			note.StepId, note.ToolId, note.Risk, note.InputJson = flow.StepID(s.GetOrdinal()), s.GetToolId(), s.GetRisk(), s.GetInputJson()
-			text = cmp.Or(text, s.GetDescription(), s.GetToolId())
+			text = cmp.Or(text, s.GetDescription()) + "\n" + s.GetToolId() + " " + cutText(s.GetInputJson())
 		}
-		r.postMessage(&storagev1.TopicMessage{Text: text, Wait: note})
+		r.postMessage(&storagev1.TopicMessage{Text: strings.TrimPrefix(text, "\n"), Wait: note})
 	}
 }
 
@@ -99,21 +98,19 @@ func (r *rules) postEnd(f *storagev1.Fact) {
 	if r.GetPhase() != 0 && !r.GetComplete() {
 		r.postProcess(statusError, problem)
 	}
-	if !r.breakOff(problem, false) && !r.GetSpoke() {
+	if !r.breakOff(problem, false) {
 		r.postSilent(reason)
 	}
 }
 
 // postError reports a failed server as a message, which the agent's reply explains (B11).
 func (r *rules) postError(server string, e *storagev1.ErrorNote) {
-	spoke := r.GetSpoke()
 	r.postMessage(&storagev1.TopicMessage{
 		Text: errorText(server, e),
 		ExtJson: r.ext(map[string]any{"auto_trigger": true, "mcp_error": map[string]string{
 			"class": classOf(e), "server": server, "message": e.GetErrMsg(),
 		}}),
 	})
-	r.Spoke = spoke
 }
 
 func errorText(server string, e *storagev1.ErrorNote) string {
@@ -160,9 +157,13 @@ func toJSON(v any) string {
 
 // cut shortens an error for the state and the topic.
 func cut(e *storagev1.ErrorNote) *storagev1.ErrorNote {
+	return &storagev1.ErrorNote{ErrMsg: cutText(e.GetErrMsg()), Reason: e.GetReason()}
+}
+
+func cutText(text string) string {
 	const limit = 1000
-	if len(e.GetErrMsg()) <= limit {
-		return &storagev1.ErrorNote{ErrMsg: e.GetErrMsg(), Reason: e.GetReason()}
+	if len(text) <= limit {
+		return text
 	}
-	return &storagev1.ErrorNote{ErrMsg: strings.ToValidUTF8(e.GetErrMsg()[:limit], "") + "…", Reason: e.GetReason()}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

@@ -34,8 +34,6 @@ type State struct {
 	Reply uint32 `protobuf:"varint,2,opt,name=reply,proto3" json:"reply,omitempty"`
 	// How many replies broke off because the planner was lost.
 	BrokenReplies uint32 `protobuf:"varint,3,opt,name=broken_replies,json=brokenReplies,proto3" json:"broken_replies,omitempty"`
-	// The task has posted a message that is not about a wait.
-	Spoke bool `protobuf:"varint,4,opt,name=spoke,proto3" json:"spoke,omitempty"`
 	// The servers that the task uses (rounds).
 	Servers []*Server `protobuf:"bytes,5,rep,name=servers,proto3" json:"servers,omitempty"`
 	// The current phase, from 1; 0 before the first (phases).
@@ -99,13 +97,6 @@ func (x *State) GetBrokenReplies() uint32 {
 		return x.BrokenReplies
 	}
 	return 0
-}
-
-func (x *State) GetSpoke() bool {
-	if x != nil {
-		return x.Spoke
-	}
-	return false
 }
 
 func (x *State) GetServers() []*Server {
@@ -229,17 +220,16 @@ var File_flow_chat_v1_chat_proto protoreflect.FileDescriptor
 
 const file_flow_chat_v1_chat_proto_rawDesc = "" +
 	"\n" +
-	"\x17flow/chat/v1/chat.proto\x12\fflow.chat.v1\x1a\x1bpawl/executor/v1/task.proto\x1a\x18storage/v1/storage.proto\"\x8f\x02\n" +
+	"\x17flow/chat/v1/chat.proto\x12\fflow.chat.v1\x1a\x1bpawl/executor/v1/task.proto\x1a\x18storage/v1/storage.proto\"\xff\x01\n" +
 	"\x05State\x12\x1a\n" +
 	"\bmessages\x18\x01 \x01(\rR\bmessages\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\rR\x05reply\x12%\n" +
-	"\x0ebroken_replies\x18\x03 \x01(\rR\rbrokenReplies\x12\x14\n" +
-	"\x05spoke\x18\x04 \x01(\bR\x05spoke\x12.\n" +
+	"\x0ebroken_replies\x18\x03 \x01(\rR\rbrokenReplies\x12.\n" +
 	"\aservers\x18\x05 \x03(\v2\x14.flow.chat.v1.ServerR\aservers\x12\x14\n" +
 	"\x05phase\x18\x06 \x01(\rR\x05phase\x12\x19\n" +
 	"\bmsg_type\x18\a \x01(\tR\amsgType\x12\x1a\n" +
 	"\bdecision\x18\b \x01(\tR\bdecision\x12\x1a\n" +
-	"\bcomplete\x18\t \x01(\bR\bcomplete\"\xb5\x01\n" +
+	"\bcomplete\x18\t \x01(\bR\bcompleteJ\x04\b\x04\x10\x05\"\xb5\x01\n" +
 	"\x06Server\x12\x15\n" +
 	"\x06mcp_id\x18\x01 \x01(\tR\x05mcpId\x127\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1f.pawl.executor.v1.SubtaskStatusR\x06status\x12\x16\n" +
