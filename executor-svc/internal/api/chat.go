@@ -45,8 +45,8 @@ func (s *Tasks) CreateChat(ctx context.Context, c topic.Considerer, m *journal.T
 		return "", apiError(err, nil)
 	case slices.Contains(o.GetAgents(), c.Agent.GetName()):
 		return "", nil
-	case c.Interrupted:
-		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "interrupted before it began")
+	case c.TooLate != "":
+		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%s", c.TooLate)
 	}
 	agent, err := s.agent(ctx, owner.Sub, req.GetAgentId())
 	if err != nil {
@@ -93,9 +93,14 @@ func (s *Tasks) CancelChat(ctx context.Context, id, reason string) error {
 	return apiError(err, nil)
 }
 
-// cancelChats cancels the tasks of a topic that match and have not ended. owners are the users to whom they may belong. It returns the tasks' ids.
-func (s *Tasks) cancelChats(ctx context.Context, topicID string, owners []string, match func(*storagev1.Chat) bool, reason string) (ids []string, err error) {
-	for _, owner := range owners {
+// CancelChats implements topic.Tasks.
+func (s *Tasks) CancelChats(ctx context.Context, topicID string, e topic.Ending) ([]string, error) {
+	return s.openChats(ctx, topicID, e, func(id string) error { return s.CancelChat(ctx, id, e.Reason) })
+}
+
+// openChats calls do for each task of an ending that has not ended, and returns the tasks' ids.
+func (s *Tasks) openChats(ctx context.Context, topicID string, e topic.Ending, do func(id string) error) (ids []string, err error) {
+	for _, owner := range e.Owners {
 		q := journal.Query{User: owner, ConversationID: topicID, Limit: 100, Statuses: openStatuses}
 		for more := true; more; {
 			page, err := s.Journal.List(ctx, q)
@@ -104,10 +109,10 @@ func (s *Tasks) cancelChats(ctx context.Context, topicID string, owners []string
 			}
 			for _, t := range page.Tasks {
 				q.Before = t.ID
-				if !match(t.Head.GetChat()) {
+				if !e.Match(t.Head.GetChat()) {
 					continue
 				}
-				if err := s.CancelChat(ctx, t.ID, reason); err != nil {
+				if err := do(t.ID); err != nil {
 					return ids, err
 				}
 				ids = append(ids, t.ID)

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,9 @@ import (
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 
+	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/topic"
 	"pawl.dev/executor-svc/internal/view"
 )
 
@@ -148,7 +151,7 @@ func participantUpdated(p *storagev1.Participant) *storagev1.TopicFact {
 
 // RemoveParticipant implements TopicService.
 func (s *Topics) RemoveParticipant(ctx context.Context, req *conversationv1.RemoveParticipantRequest) (*conversationv1.RemoveParticipantResponse, error) {
-	var removed []*storagev1.Participant
+	var left []*storagev1.TopicFact
 	_, err := s.change(ctx, req.GetTopicId(), func(v *visit, next *storagev1.Topic) (facts []*storagev1.TopicFact, err error) {
 		p := named(next, req.GetName())
 		if p == nil {
@@ -163,27 +166,24 @@ func (s *Topics) RemoveParticipant(ctx context.Context, req *conversationv1.Remo
 		leaves := func(other *storagev1.Participant) bool {
 			return other == p || p.GetUserSub() != "" && other.GetAgentId() != "" && other.GetAddedBy() == p.GetUserSub()
 		}
-		removed = nil
 		for _, other := range next.GetParticipants() {
 			if leaves(other) {
-				removed = append(removed, other)
 				facts = append(facts, &storagev1.TopicFact{Kind: &storagev1.TopicFact_ParticipantLeft{
 					ParticipantLeft: &storagev1.ParticipantLeft{Participant: other, By: v.me.GetName()},
 				}})
 			}
 		}
-		next.Participants = slices.DeleteFunc(next.Participants, leaves)
+		next.Participants, left = slices.DeleteFunc(next.Participants, leaves), facts
 		return facts, checkHasOwner(next)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range removed {
-		if p.GetAgentId() == "" {
+	for _, f := range left {
+		if !journal.EndsTasks(f) {
 			continue
 		}
-		match := func(c *storagev1.Chat) bool { return c.GetAgent() == p.GetName() }
-		if _, err := s.tasks.cancelChats(ctx, req.GetTopicId(), []string{p.GetAddedBy()}, match, "the agent was removed from the topic"); err != nil {
+		if _, err := s.tasks.CancelChats(ctx, req.GetTopicId(), topic.EndingOf(nil, f, math.MaxUint64)); err != nil {
 			return nil, err
 		}
 	}
@@ -214,16 +214,6 @@ func find(t *storagev1.Topic, is func(*storagev1.Participant) bool) *storagev1.P
 		return t.GetParticipants()[i]
 	}
 	return nil
-}
-
-// agentOwners returns the users with whose rights the agents of a topic act.
-func agentOwners(t *storagev1.Topic) (users []string) {
-	for _, p := range t.GetParticipants() {
-		if p.GetAgentId() != "" && !slices.Contains(users, p.GetAddedBy()) {
-			users = append(users, p.GetAddedBy())
-		}
-	}
-	return users
 }
 
 func participantNotFound(name string) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -290,7 +291,7 @@ func (s *Topics) InterruptAgent(ctx context.Context, req *conversationv1.Interru
 			return nil, apiError(err, topicNotFound(v.topic.ID))
 		}
 		works := func(c *storagev1.Chat) bool { return c.GetAgent() == agent.GetName() }
-		ids, err := s.tasks.cancelChats(ctx, v.topic.ID, []string{agent.GetAddedBy()}, works, reason)
+		ids, err := s.tasks.CancelChats(ctx, v.topic.ID, topic.Ending{Owners: []string{agent.GetAddedBy()}, Match: works, Reason: reason})
 		if err != nil {
 			return nil, err
 		}
@@ -322,19 +323,28 @@ func (s *Topics) RollbackTopic(ctx context.Context, req *conversationv1.Rollback
 		}
 		back.ToSeq = m.Seq
 	}
+	fact := &storagev1.TopicFact{Kind: &storagev1.TopicFact_RolledBack{RolledBack: back}}
+	out := &conversationv1.RollbackTopicResponse{}
+	// The dispatcher may cancel tasks before this request does.
+	open := topic.EndingOf(v.topic.Topic, fact, math.MaxUint64)
+	if out.CancelledTaskIds, err = s.tasks.openChats(ctx, v.topic.ID, open, func(string) error { return nil }); err != nil {
+		return nil, err
+	}
 	seq, _, err := s.Journal.Post(ctx, journal.Post{
-		TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{Kind: &storagev1.TopicFact_RolledBack{RolledBack: back}}},
-		User: v.who.Sub, Admission: s.postAdmission(v.who.Sub),
+		TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{fact}, User: v.who.Sub, Admission: s.postAdmission(v.who.Sub),
 	})
 	if err != nil {
 		return nil, apiError(err, topicNotFound(v.topic.ID))
 	}
-	out := &conversationv1.RollbackTopicResponse{}
 	if out.MessageCount, err = s.countMessages(ctx, v.topic, back.GetToSeq(), seq); err != nil {
 		return nil, err
 	}
-	started := func(c *storagev1.Chat) bool { return c.GetMessageSeq() > back.GetToSeq() && c.GetMessageSeq() < seq }
-	out.CancelledTaskIds, err = s.tasks.cancelChats(ctx, v.topic.ID, agentOwners(v.topic.Topic), started, "the message was rolled back by "+v.me.GetName())
+	ids, err := s.tasks.CancelChats(ctx, v.topic.ID, topic.EndingOf(v.topic.Topic, fact, seq))
+	for _, id := range ids {
+		if !slices.Contains(out.GetCancelledTaskIds(), id) {
+			out.CancelledTaskIds = append(out.CancelledTaskIds, id)
+		}
+	}
 	return out, err
 }
 

@@ -158,10 +158,10 @@ type Topics interface {
 	// SweepTopics deletes at most max archived topics without messages after a time, oldest first, and returns how many. It leaves damaged topics and reports
 	// them in one error (ErrDamaged).
 	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
-	// Outbox returns the first messages with numbers greater than after that wait to be dispatched, oldest first. A message is put there with its post if the
-	// topic has agents and the message is not rolled back. Its topic may have been deleted since.
+	// Outbox returns the first entries with numbers greater than after that wait to be dispatched, oldest first. A message is put there with its post if the
+	// topic has agents and the message is not rolled back; so is a fact that ends tasks (EndsTasks). The topic may have been deleted since.
 	Outbox(ctx context.Context, after uint64, max int) ([]Outgoing, error)
-	// Dispatched removes messages from the outbox.
+	// Dispatched removes entries from the outbox.
 	Dispatched(ctx context.Context, numbers []uint64) error
 }
 
@@ -200,6 +200,11 @@ func (t *Topic) RolledBack(seq uint64) bool {
 // Interrupted reports whether an agent was interrupted after the fact with this seq.
 func (t *Topic) Interrupted(agent string, seq uint64) bool {
 	return slices.ContainsFunc(t.State.GetInterruptions(), func(i *storagev1.Interruption) bool { return i.GetAgent() == agent && seq <= i.GetSeq() })
+}
+
+// EndsTasks reports whether a fact ends tasks: the topic is rolled back, or an agent leaves it.
+func EndsTasks(f *storagev1.TopicFact) bool {
+	return f.GetRolledBack() != nil || f.GetParticipantLeft().GetParticipant().GetAgentId() != ""
 }
 
 // TopicRecord is a stored record of a topic with the seq of its first fact.
@@ -259,7 +264,7 @@ type TopicPage struct {
 	Next string
 }
 
-// Outgoing is a message in the outbox.
+// Outgoing is an entry of the outbox.
 type Outgoing struct {
 	No uint64
 	*storagev1.Outgoing

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -54,6 +55,25 @@ func (r reversedOutbox) Outbox(ctx context.Context, after uint64, limit int) ([]
 		slices.Reverse(out)
 	}
 	return out, err
+}
+
+// dropsArchived removes messages of archived topics when they are read.
+type dropsArchived struct{ journal.Journal }
+
+func (d dropsArchived) Outbox(ctx context.Context, after uint64, limit int) (kept []journal.Outgoing, err error) {
+	out, err := d.Journal.Outbox(ctx, after, limit)
+	for _, o := range out {
+		t, topicErr := d.Topic(ctx, o.GetTopicId())
+		switch {
+		case topicErr != nil:
+			return nil, topicErr
+		case !t.GetArchived():
+			kept = append(kept, o)
+		default:
+			err = cmp.Or(err, d.Dispatched(ctx, []uint64{o.No}))
+		}
+	}
+	return kept, err
 }
 
 // repeatingSilence leaves a message in the outbox when it posts that agents are silent.

@@ -138,6 +138,9 @@ var planted = map[string]struct {
 	"an agent says twice that it is silent": {
 		plant{journal: func(j journal.Journal) journal.Journal { return repeatingSilence{j} }, config: talking}, []string{"has considered"},
 	},
+	"messages of an archived topic are dropped": {
+		plant{journal: func(j journal.Journal) journal.Journal { return dropsArchived{j} }, config: talking}, []string{"has not considered"},
+	},
 	"a reply is posted outside its transition": {
 		plant{above: func(j journal.Journal) journal.Journal { return postsApart{j} }, config: talking},
 		[]string{"has succeeded with 0 replies", "has received its message 0 times", "a piece of", "the end of a reply", "0 reports"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
@@ -85,8 +86,16 @@ func (w *world) talks() {
 			_, err := topics.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: k.id, ToMessageId: to})
 			return err
 		})
-	case n < 19:
+	case n < 18:
 		w.watchesTopic(k)
+	case n == 18:
+		archive := w.s.chance(2)
+		w.does("ann", fmt.Sprintf("sets %s to archived: %t", k.name, archive), nil, func(ctx context.Context, _ *api.Tasks) error {
+			_, err := topics.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{
+				Topic: &conversationv1.Topic{Id: k.id, Archived: archive}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"archived"}},
+			})
+			return err
+		})
 	case w.s.chance(2):
 		k.moved[agent] = true
 		w.does("ann", "removes "+agent+" from "+k.name, nil, func(ctx context.Context, _ *api.Tasks) error {

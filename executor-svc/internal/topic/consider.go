@@ -23,8 +23,8 @@ type Considerer struct {
 	Chat *storagev1.Chat
 	// Refused is why the agent does not consider a message that is meant for it; empty if it does.
 	Refused string
-	// Interrupted reports that the agent was interrupted after the message: no task is created.
-	Interrupted bool
+	// TooLate is why no task is created although none was created earlier; empty if one is.
+	TooLate string
 }
 
 // Considerers returns the agents of a topic that consider a message, in the order in which they were added. A person's message is considered by all: those

@@ -26,9 +26,12 @@ type Tasks interface {
 	CreateChat(ctx context.Context, c Considerer, m *journal.TopicMessage, o journal.Outgoing) (taskID string, err error)
 	// CancelChat cancels a task of CreateChat; if it has ended, it does nothing.
 	CancelChat(ctx context.Context, taskID, reason string) error
+	// CancelChats cancels the tasks of a topic that a fact ends, and returns their ids.
+	CancelChats(ctx context.Context, topicID string, e Ending) (taskIDs []string, err error)
 }
 
-// Dispatcher moves messages from the outbox to agents: it creates a task for each agent that considers a message. It repeats what failed or was cut off; the
+// Dispatcher moves messages from the outbox to agents: it creates a task for each agent that considers a message. It ends the tasks of messages that were
+// rolled back, and those of agents that left. It repeats what failed or was cut off; the
 // tasks' request ids make that harmless.
 type Dispatcher struct {
 	Journal journal.Journal // wrapped by Hub.Wrap
@@ -127,14 +130,22 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	t, m, err := d.load(ctx, o)
-	if err != nil || m == nil {
+	switch {
+	case err != nil || t == nil:
 		return err
+	case m == nil:
+		return d.endTasks(ctx, t, o.GetSeq())
 	}
 	var silent []*storagev1.TopicFact
 	tasks := map[string]string{} // by the agent's name
 	for _, c := range Considerers(t.ID, t.Topic, m) {
 		refused := c.Refused
-		c.Interrupted = t.Interrupted(c.Agent.GetName(), m.Seq)
+		switch {
+		case t.GetArchived():
+			c.TooLate = "the topic was archived before it began"
+		case t.Interrupted(c.Agent.GetName(), m.Seq):
+			c.TooLate = "interrupted before it began"
+		}
 		if refused == "" {
 			id, err := d.Tasks.CreateChat(ctx, c, m, o)
 			if err != nil && !isFinal(err) {
@@ -162,23 +173,32 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	return err
 }
 
-// load returns the topic and the message of an entry of the outbox; nil if there is nothing to do.
+// load returns the topic of an entry of the outbox, nil if it was deleted, and the message, nil if the entry ends tasks.
 func (d *Dispatcher) load(ctx context.Context, o journal.Outgoing) (*journal.Topic, *journal.TopicMessage, error) {
 	t, err := d.Journal.Topic(ctx, o.GetTopicId())
-	if err == nil && t.GetArchived() {
-		return nil, nil, nil
-	}
 	var page journal.MessagePage
 	if err == nil {
 		page, err = d.Journal.Messages(ctx, journal.MessageQuery{TopicID: o.GetTopicId(), From: o.GetSeq() - 1, OldestFirst: true, RolledBack: true, Limit: 1})
 	}
-	if errors.Is(err, journal.ErrNotFound) || err == nil && (len(page.Messages) == 0 || page.Messages[0].Seq != o.GetSeq()) {
-		return nil, nil, nil // the topic was deleted
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return nil, nil, nil
+	case err != nil:
 		return nil, nil, err
+	case len(page.Messages) == 0 || page.Messages[0].Seq != o.GetSeq():
+		return t, nil, nil
 	}
 	return t, &page.Messages[0], nil
+}
+
+// endTasks ends the tasks that the fact with this seq ends. The request that posted the fact does so too, unless it was cut off.
+func (d *Dispatcher) endTasks(ctx context.Context, t *journal.Topic, seq uint64) error {
+	records, err := d.Journal.TopicRecords(ctx, t.ID, seq-1, 1)
+	if err != nil || len(records) == 0 {
+		return err // without records the topic was deleted
+	}
+	_, err = d.Tasks.CancelChats(ctx, t.ID, EndingOf(t.Topic, records[0].GetFacts()[seq-records[0].FirstSeq], seq))
+	return err
 }
 
 // cancelUnwanted cancels tasks whose message was rolled back, or whose agent was interrupted or removed, while they were created.

@@ -35,6 +35,7 @@ type book struct {
 	rolled       map[string]bool // topics of which everything was rolled back
 	silent       []string
 	interrupted  []*storagev1.Interruption
+	endings      map[uint64]*storagev1.TopicFact // by seq
 }
 
 func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
@@ -50,6 +51,9 @@ func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
 		return 0, true, nil
 	}
 	n := uint64(len(b.posts) + 1)
+	if journal.EndsTasks(p.Facts[0]) {
+		b.endings[n] = p.Facts[0]
+	}
 	o := journal.Outgoing{No: n, Outgoing: &storagev1.Outgoing{TopicId: p.TopicID, Seq: n}}
 	b.posts, b.outbox = append(b.posts, o), append(b.outbox, o)
 	return n, true, nil
@@ -88,13 +92,25 @@ func (b *book) Topic(_ context.Context, id string) (*journal.Topic, error) {
 		return nil, journal.ErrNotFound
 	}
 	t := &journal.Topic{ID: id, Topic: of("ann", "A"), State: &storagev1.TopicState{Interruptions: b.interrupted}}
+	t.Archived = id == "archived"
 	if b.rolled[id] {
 		t.State.RolledBack = []*storagev1.SeqRange{{First: 1, Last: 1000}}
 	}
 	return t, nil
 }
 
+func (b *book) TopicRecords(_ context.Context, _ string, after uint64, _ int) ([]journal.TopicRecord, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return []journal.TopicRecord{{FirstSeq: after + 1, TopicRecord: &storagev1.TopicRecord{Facts: []*storagev1.TopicFact{b.endings[after+1]}}}}, nil
+}
+
 func (b *book) Messages(_ context.Context, q journal.MessageQuery) (journal.MessagePage, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.endings[q.From+1] != nil {
+		return journal.MessagePage{}, nil
+	}
 	return journal.MessagePage{Messages: []journal.TopicMessage{{
 		Seq: q.From + 1, TopicMessage: &storagev1.TopicMessage{Id: fmt.Sprint("m", q.From+1), Sender: "ann", Text: "x"},
 	}}}, nil
@@ -120,8 +136,8 @@ func (d *desk) CreateChat(ctx context.Context, c topic.Considerer, m *journal.To
 		return "", ctx.Err()
 	}
 	id := c.Chat.GetTopicId()
-	if c.Interrupted {
-		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "interrupted before it began")
+	if c.TooLate != "" {
+		return "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "%s", c.TooLate)
 	}
 	if left := d.refuse[id]; len(left) > 0 {
 		d.refuse[id] = left[1:]
@@ -145,6 +161,22 @@ func (d *desk) CancelChat(_ context.Context, id, reason string) error {
 	defer d.mu.Unlock()
 	d.cancelled = append(d.cancelled, id+": "+reason)
 	return nil
+}
+
+// CancelChats ends the tasks of the agent A about the messages 1 … 9. It fails as CreateChat does.
+func (d *desk) CancelChats(_ context.Context, topicID string, e topic.Ending) (ids []string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if left := d.refuse[topicID]; len(left) > 0 {
+		d.refuse[topicID] = left[1:]
+		return nil, left[0]
+	}
+	for seq := range uint64(9) {
+		if e.Match(&storagev1.Chat{Agent: "A", MessageSeq: seq + 1}) {
+			d.cancelled = append(d.cancelled, fmt.Sprintf("%v %d: %s", e.Owners, seq+1, e.Reason))
+		}
+	}
+	return nil, nil
 }
 
 // dispatcher runs a dispatcher in a bubble, and returns the wrapped journal.
@@ -228,6 +260,56 @@ func TestTaskThatCannotBeCreated(t *testing.T) {
 		post(t, dispatcher(t, b, d), "a")
 		synctest.Wait()
 		if len(b.outbox) != 0 || len(d.created) != 0 || !slices.Equal(b.silent, []string{"a: there is no agent"}) {
+			t.Errorf("left: %v, created: %v, silent: %v", b.outbox, d.created, b.silent)
+		}
+	})
+}
+
+// The tasks that a rollback or a removal ends are ended although the request that did it was cut off; tasks of other messages and agents go on.
+func TestTasksEndWithoutTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
+		b, d := &book{endings: map[uint64]*storagev1.TopicFact{}}, &desk{refuse: map[string][]error{}}
+		j := dispatcher(t, b, d)
+		for range 3 {
+			post(t, j, "a")
+		}
+		synctest.Wait()
+		d.refuse["a"] = []error{down, down}
+		a, other := of("ann", "A").GetParticipants()[1], &storagev1.Participant{Name: "B", AgentId: "b"}
+		for _, f := range []*storagev1.TopicFact{
+			{Kind: &storagev1.TopicFact_RolledBack{RolledBack: &storagev1.RolledBack{ToSeq: 1, By: "ann"}}},
+			{Kind: &storagev1.TopicFact_ParticipantLeft{ParticipantLeft: &storagev1.ParticipantLeft{Participant: other}}},
+			{Kind: &storagev1.TopicFact_ParticipantLeft{ParticipantLeft: &storagev1.ParticipantLeft{Participant: a}}},
+		} {
+			if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Facts: []*storagev1.TopicFact{f}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		post(t, j, "a")
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		var want []string
+		for _, seq := range []int{2, 3} {
+			want = append(want, fmt.Sprintf("%v %d: the message was rolled back by ann", []string{a.GetAddedBy()}, seq))
+		}
+		for seq := range 5 {
+			want = append(want, fmt.Sprintf("%v %d: the agent was removed from the topic", []string{a.GetAddedBy()}, seq+1))
+		}
+		if len(b.outbox) != 0 || !slices.Equal(d.cancelled, want) || d.all() != "a/m1 a/m2 a/m3 a/m7" {
+			t.Errorf("left: %v, cancelled: %q, want %q; created: %s", b.outbox, d.cancelled, want, d.all())
+		}
+	})
+}
+
+// A message that was queued when its topic was archived is not dropped silently.
+func TestArchivedTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d := &book{keeps: 1}, &desk{}
+		post(t, dispatcher(t, b, d), "archived")
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		if len(b.outbox) != 0 || len(d.created) != 0 || !slices.Equal(b.silent, []string{"archived: the topic was archived before it began"}) {
 			t.Errorf("left: %v, created: %v, silent: %v", b.outbox, d.created, b.silent)
 		}
 	})

@@ -28,7 +28,7 @@ const (
 // record from the journal, for all watchers of its topic.
 type Hub struct {
 	topics journal.Topics
-	// outbox receives a value when a message was posted.
+	// outbox receives a value when there may be a new entry in the outbox.
 	outbox chan struct{}
 	// budget bounds the bytes of events that watchers hold, and reading how many of them read the journal alone at once.
 	budget  *serve.Budget
@@ -126,9 +126,9 @@ func (p posting) UpdateTopic(ctx context.Context, id string, t *storagev1.Topic,
 	return err
 }
 
-// posted wakes the watchers of a topic, and the dispatcher if there is a message.
+// posted wakes the watchers of a topic, and the dispatcher if there may be an entry for it.
 func (h *Hub) posted(id string, facts []*storagev1.TopicFact) {
-	if slices.ContainsFunc(facts, func(f *storagev1.TopicFact) bool { return f.GetMessage() != nil }) {
+	if slices.ContainsFunc(facts, func(f *storagev1.TopicFact) bool { return f.GetMessage() != nil || journal.EndsTasks(f) }) {
 		wake(h.outbox)
 	}
 	h.mu.Lock()

@@ -303,7 +303,7 @@ type topicChange struct {
 	// old is the topic before, or nil.
 	old  *journal.Topic
 	next *journal.Topic
-	// messages are the new ones; outgoing are the seqs of those that wait to be dispatched.
+	// messages are the new ones; outgoing are the seqs of the facts that go into the outbox.
 	messages []postedMessage
 	outgoing []uint64
 }
@@ -334,6 +334,9 @@ func (w *topicWrite) follow(old *journal.Topic) (*topicChange, error) {
 				return nil, fmt.Errorf("the rollback to seq %d is not after it: %w", r.GetToSeq(), journal.ErrInvalid)
 			}
 			rollBack(st, r.GetToSeq()+1)
+		}
+		if journal.EndsTasks(f) {
+			c.outgoing = append(c.outgoing, st.LastSeq)
 		}
 		m := f.GetMessage()
 		if m == nil {

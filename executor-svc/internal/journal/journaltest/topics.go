@@ -32,6 +32,7 @@ func topicTests() map[string]test {
 		"PagesOfMessages":       pagesOfMessages,
 		"WindowOfPosts":         windowOfPosts,
 		"BytesOfTopics":         bytesOfTopics,
+		"EndingsAreDispatched":  endingsAreDispatched,
 		"Interruptions":         interruptions,
 	}
 }
@@ -171,6 +172,32 @@ func dispatchedPosts(t *testing.T, j journal.Journal, reopen func() journal.Jour
 		j = restart(t, j, reopen)
 	}
 	wantPosted(t, j, id, 4, piece("next"))
+}
+
+// A fact that ends tasks is in the outbox with its commit.
+func endingsAreDispatched(t *testing.T, j journal.Journal, _ func() journal.Journal) {
+	settings := NewTopic("ann", "bob", "@x")
+	id := createTopic(t, j, settings, Message("1", "one"))
+	if _, _, err := j.Post(t.Context(), journal.Post{TopicID: id, Now: start, Facts: []*storagev1.TopicFact{rolledBack(0)}}); err != nil {
+		t.Fatal(err)
+	}
+	left := proto.CloneOf(settings)
+	left.Rev, left.Participants = settings.GetRev()+1, settings.GetParticipants()[:1]
+	var facts []*storagev1.TopicFact
+	for _, p := range settings.GetParticipants()[1:] {
+		facts = append(facts, &storagev1.TopicFact{Kind: &storagev1.TopicFact_ParticipantLeft{ParticipantLeft: &storagev1.ParticipantLeft{Participant: p}}})
+	}
+	if err := j.UpdateTopic(t.Context(), id, left, start, facts); err != nil {
+		t.Fatal(err)
+	}
+	out, err := j.Outbox(t.Context(), 0, 9)
+	var seqs []uint64
+	for _, o := range out {
+		seqs = append(seqs, o.GetSeq())
+	}
+	if err != nil || !slices.Equal(seqs, []uint64{1, 2, 4}) { // the message, the rollback and the agent, which left after bob
+		t.Errorf("outbox: %v, %v", seqs, err)
+	}
 }
 
 // A task of a message in the outbox names its agent there.

@@ -113,6 +113,9 @@ func (m *topicModel) add(topic *modelTopic, facts []*storagev1.TopicFact, answer
 				topic.facts[i].rolledBack = true
 			}
 		}
+		if journal.EndsTasks(f) {
+			m.outbox = append(m.outbox, modelEntry{topic.id, seq})
+		}
 		if f.GetMessage() != nil {
 			topic.active = m.now
 			added.rolledBack = answers != 0 && topic.facts[answers-1].rolledBack

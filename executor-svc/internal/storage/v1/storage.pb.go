@@ -2412,12 +2412,12 @@ func (x *TopicSummary) GetToSeq() uint64 {
 	return 0
 }
 
-// A message that has not been dispatched to agents yet. Its key is a number that grows.
+// A fact of a topic that has not been dispatched yet: a message that agents consider, or what ends tasks. Its key is a number that grows.
 type Outgoing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The topic.
 	TopicId string `protobuf:"bytes,1,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
-	// The seq of the fact that posted the message.
+	// The seq of the fact.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The names of the agents whose tasks were created.
 	Agents        []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
