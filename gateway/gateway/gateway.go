@@ -10,6 +10,7 @@ import (
 
 	"pawl.dev/gateway/internal/console"
 	"pawl.dev/gateway/internal/guard"
+	"pawl.dev/gateway/internal/mcpserver"
 	"pawl.dev/gateway/internal/openai"
 	"pawl.dev/gateway/internal/openapi"
 	"pawl.dev/gateway/internal/problem"
@@ -24,6 +25,7 @@ import (
 // Gateway serves REST over connections to the services.
 type Gateway struct {
 	handler  http.Handler
+	mcp      *mcpserver.Handler
 	health   *health
 	log      *slog.Logger
 	bounded  bool // connections without a valid credential are bounded
@@ -56,6 +58,10 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.mcp = mcpserver.New(mcpserver.Config{
+		Pool: conns.Pool, Executor: conns.Executor, Receive: api.Receive, Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping,
+		Version: cfg.Version, Log: deps.Log,
+	})
 	checks, err := guard.New(guard.Config{
 		AllowHosts: cfg.AllowHosts, AllowOrigins: cfg.AllowOrigins, AnyHost: cfg.Authenticated,
 	})
@@ -81,7 +87,7 @@ func split(login, api http.Handler) http.Handler {
 	})
 }
 
-// routes returns a handler that serves documents, health checks and the OpenAI API, and passes all other paths to the API. (http.ServeMux would
+// routes returns a handler that serves documents, health checks, the OpenAI API and MCP, and passes all other paths to the API. (http.ServeMux would
 // answer unclean paths with a redirect in HTML.)
 func (g *Gateway) routes(api, compatible http.Handler, pages *openapi.Docs) http.Handler {
 	documents := pages.Handlers()
@@ -92,6 +98,8 @@ func (g *Gateway) routes(api, compatible http.Handler, pages *openapi.Docs) http
 		switch {
 		case strings.HasPrefix(r.URL.Path, openai.Base+"/"):
 			compatible.ServeHTTP(w, r)
+		case r.URL.Path == mcpserver.Path || strings.HasPrefix(r.URL.Path, mcpserver.Path+"/"):
+			g.mcp.ServeHTTP(w, r)
 		case !ok:
 			api.ServeHTTP(w, r)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:

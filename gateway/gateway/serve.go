@@ -36,6 +36,7 @@ func (g *Gateway) Serve(ctx context.Context, lis net.Listener) error {
 	case <-ctx.Done():
 	}
 	err := g.shutDown(server)
+	g.mcp.Wait()
 	if failed := <-ended; !errors.Is(failed, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serve HTTP on %s: %w", lis.Addr(), failed))
 	}

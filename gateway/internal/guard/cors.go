@@ -6,7 +6,7 @@ import "net/http"
 // key's header itself, and there are no cookies.
 func setCORS(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Pawl-Task-Id, Retry-After, WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Pawl-Task-Id, Retry-After, WWW-Authenticate")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 }
 
@@ -17,7 +17,7 @@ func isPreflight(r *http.Request) bool {
 func answerPreflight(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Traceparent, Tracestate")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Traceparent, Tracestate")
 	h.Set("Access-Control-Max-Age", "600")
 	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
 		h.Set("Access-Control-Allow-Private-Network", "true")

@@ -137,7 +137,7 @@ func TestPreflight(t *testing.T) {
 	}, ""))
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Methods":         "GET, POST, PATCH, DELETE",
-		"Access-Control-Allow-Headers":         "Authorization, Content-Type, Last-Event-ID, Traceparent, Tracestate",
+		"Access-Control-Allow-Headers":         "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Traceparent, Tracestate",
 		"Access-Control-Allow-Private-Network": "true",
 	} {
 		if got := w.Header().Get(name); got != want {

@@ -19,6 +19,7 @@ type Incoming struct {
 	MaxBody int64                            // in bytes; the handler's maximum also counts
 	Streams bool                             // the response is a stream
 	Fail    func(http.ResponseWriter, error) // answers with an error
+	User    *string                          // if not nil, it gets the user whose budget the request uses; "" for services, and without authentication
 }
 
 // Receive checks the caller, reserves the memory of the request and reads its body. The request that it returns has a context of NewContext; the
@@ -50,6 +51,9 @@ func (h *Handler) admit(r *http.Request, in Incoming, limit int64) (held *serve.
 		if user, err = h.callers.check(r, in.Conn); err != nil {
 			return nil, err
 		}
+	}
+	if in.User != nil {
+		*in.User = user
 	}
 	if r.Header.Values(onBehalfHeader) != nil {
 		return nil, invalid("the header %s is for gRPC; leave it out, because over REST each caller acts for itself", onBehalfHeader)

@@ -55,7 +55,7 @@ func (s *Server) callTool(ctx context.Context, req *mcppoolv1.CallToolRequest, s
 		User: p.Sub, Server: server, Refused: refused, MCPID: req.GetMcpId(), Tool: req.GetName(), Input: input,
 		CallID: req.GetCallId(), IdempotencyKey: req.GetIdempotencyKey(), Session: req.GetSessionId(), Epoch: req.GetEpoch(),
 		Timeout: req.GetTimeout().AsDuration(), DefinitionHash: req.GetExpectedDefinitionHash(),
-		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(), BypassCache: req.GetBypassCache(), Continues: req.GetRequestState() != "",
+		ConfigRevision: req.GetExpectedConfigRevision(), Ack: req.GetAckCallIds(), Exact: req.GetExact(), AskAbove: req.GetAskAbove(), BypassCache: req.GetBypassCache(), Continues: req.GetRequestState() != "",
 		ModelBudget: req.GetModelBudget(),
 	}
 	if req.GetStartBy() != nil {

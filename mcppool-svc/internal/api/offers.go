@@ -30,20 +30,20 @@ func (s *Server) use(ctx context.Context, id string) (conn.Use, error) {
 
 // ListResources implements McpPoolService.
 func (s *Server) ListResources(ctx context.Context, req *mcppoolv1.ListResourcesRequest) (*mcppoolv1.ListResourcesResponse, error) {
-	page, next, err := list(ctx, s, req, mcp.Resources, call.ReadResourceInfo, (*mcppoolv1.ResourceInfo).GetUri)
-	return &mcppoolv1.ListResourcesResponse{Resources: page, NextPageToken: next}, err
+	page, exact, next, err := list(ctx, s, req, mcp.Resources, call.ReadResourceInfo, (*mcppoolv1.ResourceInfo).GetUri)
+	return &mcppoolv1.ListResourcesResponse{Resources: page, EntriesJson: exact, NextPageToken: next}, err
 }
 
 // ListResourceTemplates implements McpPoolService.
 func (s *Server) ListResourceTemplates(ctx context.Context, req *mcppoolv1.ListResourceTemplatesRequest) (*mcppoolv1.ListResourceTemplatesResponse, error) {
-	page, next, err := list(ctx, s, req, mcp.ResourceTemplates, call.ReadResourceTemplate, (*mcppoolv1.ResourceTemplate).GetUriTemplate)
-	return &mcppoolv1.ListResourceTemplatesResponse{ResourceTemplates: page, NextPageToken: next}, err
+	page, exact, next, err := list(ctx, s, req, mcp.ResourceTemplates, call.ReadResourceTemplate, (*mcppoolv1.ResourceTemplate).GetUriTemplate)
+	return &mcppoolv1.ListResourceTemplatesResponse{ResourceTemplates: page, EntriesJson: exact, NextPageToken: next}, err
 }
 
 // ListPrompts implements McpPoolService.
 func (s *Server) ListPrompts(ctx context.Context, req *mcppoolv1.ListPromptsRequest) (*mcppoolv1.ListPromptsResponse, error) {
-	page, next, err := list(ctx, s, req, mcp.Prompts, call.ReadPrompt, (*mcppoolv1.Prompt).GetName)
-	return &mcppoolv1.ListPromptsResponse{Prompts: page, NextPageToken: next}, err
+	page, exact, next, err := list(ctx, s, req, mcp.Prompts, call.ReadPrompt, (*mcppoolv1.Prompt).GetName)
+	return &mcppoolv1.ListPromptsResponse{Prompts: page, EntriesJson: exact, NextPageToken: next}, err
 }
 
 // ReadResource implements McpPoolService.
@@ -52,7 +52,7 @@ func (s *Server) ReadResource(ctx context.Context, req *mcppoolv1.ReadResourceRe
 	if err != nil {
 		return nil, err
 	}
-	return s.Caller.Read(ctx, use, req.GetUri())
+	return s.Caller.Read(ctx, use, req.GetUri(), req.GetExact())
 }
 
 // GetPrompt implements McpPoolService.
@@ -61,7 +61,7 @@ func (s *Server) GetPrompt(ctx context.Context, req *mcppoolv1.GetPromptRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.Caller.Prompt(ctx, use, req.GetName(), req.GetArguments())
+	return s.Caller.Prompt(ctx, use, req.GetName(), req.GetArguments(), req.GetExact())
 }
 
 // Complete implements McpPoolService.
@@ -83,17 +83,19 @@ type listRequest interface {
 	GetMcpId() string
 	GetPageToken() string
 	GetPageSize() int32
+	GetExact() bool
 }
 
-// list returns one page of a server's list, in the server's order, and the token of the next page: empty after the last one.
-func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of mcp.List, read func(json.RawMessage) (T, error), id func(T) string) (out []T, next string, err error) {
+// list returns one page of a server's list, in the server's order, and the token of the next page: empty after the last one. If the client wants the
+// exact entries, they are in exact, and out is empty.
+func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of mcp.List, read func(json.RawMessage) (T, error), id func(T) string) (out []T, exact []string, next string, err error) {
 	use, err := s.use(ctx, req.GetMcpId())
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	entries, err := s.Caller.ListOffers(ctx, use, of)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	scope := strings.Join([]string{of.String(), use.User, use.Server.UID}, "\x00")
 	hasID := func(entry json.RawMessage, want string) bool {
@@ -102,22 +104,26 @@ func list[T proto.Message](ctx context.Context, s *Server, req listRequest, of m
 	}
 	start, err := startOf(scope, req.GetPageToken(), entries, hasID)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
-	bytes := 0
+	bytes, last := 0, ""
 	for i, entry := range entries[start:] {
 		bytes += len(entry)
-		if len(out) == int(cmp.Or(req.GetPageSize(), defaultOffers)) || len(out) > 0 && bytes > maxPageBytes {
-			return out, page.Encode(scope, fmt.Appendf(nil, "%d %s", start+i, id(out[len(out)-1]))), nil
+		if i == int(cmp.Or(req.GetPageSize(), defaultOffers)) || i > 0 && bytes > maxPageBytes {
+			return out, exact, page.Encode(scope, fmt.Appendf(nil, "%d %s", start+i, last)), nil
 		}
 		m, err := read(entry)
 		if err != nil {
-			return nil, "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+			return nil, nil, "", errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 				"entry %d of the server's list cannot be used: %w", start+i+1, err)
 		}
-		out = append(out, m)
+		if last = id(m); req.GetExact() {
+			exact = append(exact, strings.ToValidUTF8(string(entry), "\uFFFD"))
+		} else {
+			out = append(out, m)
+		}
 	}
-	return out, "", nil
+	return out, exact, "", nil
 }
 
 // startOf returns the index at which the page of a token begins: after the last entry of the previous page, even if that entry has moved.

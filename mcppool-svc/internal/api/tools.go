@@ -63,7 +63,9 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 			resp.NextPageToken = page.Encode(scope, []byte(last))
 			break
 		}
-		if err := s.add(resp, server, tool, policy, req.GetQuarantined()); err != nil {
+		if req.GetExact() && !req.GetQuarantined() {
+			resp.DefinitionsJson = append(resp.DefinitionsJson, tool.Raw)
+		} else if err := s.add(resp, server, tool, policy, req.GetQuarantined()); err != nil {
 			return nil, err
 		}
 		n, last = n+1, tool.Name

@@ -70,7 +70,7 @@ func (c *Cache) get(k cacheKey) *mcppoolv1.CallResult {
 	if !ok {
 		return nil
 	}
-	return &mcppoolv1.CallResult{Content: cached.result.GetContent(), StructuredJson: cached.result.GetStructuredJson(), Cached: true}
+	return &mcppoolv1.CallResult{Content: cached.result.GetContent(), StructuredJson: cached.result.GetStructuredJson(), ResultJson: cached.result.GetResultJson(), Cached: true}
 }
 
 // put keeps the content of a result, unless it is too large.
@@ -79,7 +79,7 @@ func (c *Cache) put(k cacheKey, r *mcppoolv1.CallResult, ttl time.Duration) {
 	if size > c.maxBytes/maxResultFraction {
 		return
 	}
-	content := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson()}
+	content := &mcppoolv1.CallResult{Content: r.GetContent(), StructuredJson: r.GetStructuredJson(), ResultJson: r.GetResultJson()}
 	c.results.Set(k, &cachedResult{content, uint32(size), ttl})
 }
 
@@ -96,6 +96,7 @@ func (c *Cache) Stats() CacheStats {
 // connection, with no write and no change of the server's tools between them.
 type cacheKey struct {
 	user, server, tool, definition string
+	exact                          bool
 	configRevision                 uint64
 	connection, writes             uint64            // see conn.Lease.Stamp
 	changes                        uint64            // version of the server's tools
@@ -124,7 +125,7 @@ func (a *attempt) cacheSlot(lease *conn.Lease, tool *catalog.Tool, policy regist
 	}
 	connection, writes := lease.Stamp()
 	s.key = cacheKey{
-		user: a.User, server: a.Server.UID, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
+		user: a.User, server: a.Server.UID, exact: a.Exact, tool: tool.Name, definition: tool.Hash, configRevision: a.Server.ConfigRevision(),
 		connection: connection, writes: writes, changes: s.before, input: sha256.Sum256(input),
 	}
 	return s

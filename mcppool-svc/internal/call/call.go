@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -91,6 +92,7 @@ type execution struct {
 	cancel context.CancelCauseFunc // ends the call
 
 	began      time.Time
+	approved   string        // hash of the tool's definition with which a person approved the call
 	totalLimit time.Duration // for all attempts together
 
 	result *mcppoolv1.CallResult // of the attempt that counts; see settle
@@ -124,7 +126,13 @@ func (x *execution) execute(ctx context.Context) (*mcppoolv1.CallResult, error) 
 	x.totalLimit = x.timeout()
 	for retry := true; retry; {
 		a := &attempt{execution: x, number: x.repeats + 1, limit: x.remaining()}
-		x.settle(a.run(ctx))
+		result, err := a.run(ctx)
+		if needed, ok := errors.AsType[*approvalNeeded](err); ok { // asked here, because the attempt has given its connection back
+			if err = a.approve(ctx, needed); err == nil {
+				continue
+			}
+		}
+		x.settle(result, err)
 		var wait time.Duration
 		wait, retry = x.planRetry(ctx)
 		retry = retry && sleep(ctx, wait) && x.beginRetry(ctx)
@@ -155,6 +163,9 @@ func (a *attempt) run(ctx context.Context) (result *mcppoolv1.CallResult, err er
 	if err != nil {
 		a.decision = refused
 		return nil, err
+	}
+	if a.AskAbove != 0 && policy.RiskFloor > a.AskAbove && a.approved != tool.Hash {
+		return nil, &approvalNeeded{tool, policy}
 	}
 	a.decision = allowed
 	slot := a.cacheSlot(lease, tool, policy)

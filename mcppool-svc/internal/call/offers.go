@@ -60,14 +60,22 @@ func aboutPrompt(name string) subject {
 	}
 }
 
-// Read reads a resource.
-func (c *Caller) Read(ctx context.Context, use conn.Use, uri string) (*mcppoolv1.ReadResourceResponse, error) {
-	return fetch(ctx, c, use, aboutResource(uri), readContents, mcp.ReadResource(uri))
+// Read reads a resource, exactly as the server sent it if so requested.
+func (c *Caller) Read(ctx context.Context, use conn.Use, uri string, exact bool) (*mcppoolv1.ReadResourceResponse, error) {
+	out, raw, err := fetch(ctx, c, use, aboutResource(uri), readContents, mcp.ReadResource(uri))
+	if err == nil && exact {
+		return &mcppoolv1.ReadResourceResponse{ResultJson: clean(string(raw))}, nil
+	}
+	return out, err
 }
 
-// Prompt returns a prompt with its arguments filled in.
-func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string) (*mcppoolv1.GetPromptResponse, error) {
-	return fetch(ctx, c, use, aboutPrompt(name), readMessages, mcp.GetPrompt(name, arguments))
+// Prompt returns a prompt with its arguments filled in, exactly as the server sent it if so requested.
+func (c *Caller) Prompt(ctx context.Context, use conn.Use, name string, arguments map[string]string, exact bool) (*mcppoolv1.GetPromptResponse, error) {
+	out, raw, err := fetch(ctx, c, use, aboutPrompt(name), readMessages, mcp.GetPrompt(name, arguments))
+	if err == nil && exact {
+		return &mcppoolv1.GetPromptResponse{ResultJson: clean(string(raw))}, nil
+	}
+	return out, err
 }
 
 // Complete returns possible values of an argument that is partly typed.
@@ -77,29 +85,28 @@ func (c *Caller) Complete(ctx context.Context, use conn.Use, what mcp.Completion
 		about = aboutResource(what.URITemplate)
 	}
 	about.kind, about.needs, about.offering = "completion", "completions", "completions"
-	return fetch(ctx, c, use, about, readCompletion, what.Query())
+	out, _, err := fetch(ctx, c, use, about, readCompletion, what.Query())
+	return out, err
 }
 
 // fetch makes a query and reads its result, of at most MaxResult bytes.
-func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error), q mcp.Query) (*T, error) {
-	var raw json.RawMessage
-	err := c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
+func fetch[T any](ctx context.Context, c *Caller, use conn.Use, about subject, read func(json.RawMessage) (*T, error), q mcp.Query) (out *T, raw json.RawMessage, err error) {
+	err = c.withOffers(ctx, use, about, func(ctx context.Context, o mcp.Offers) (err error) {
 		raw, err = o.Get(ctx, q)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if limit := c.deps.MaxResult; limit > 0 && len(raw) > limit {
-		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "the %s of MCP server %s has %.1f MiB; the limit is %.1f MiB, "+
+		return nil, nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_TOO_LARGE, "the %s of MCP server %s has %.1f MiB; the limit is %.1f MiB, "+
 			"which an operator can raise with the pool's --max-tool-result-bytes", about.kind, use.Server.ID, float64(len(raw))/(1<<20), float64(limit)/(1<<20))
 	}
-	out, err := read(raw)
-	if err != nil {
-		return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
+	if out, err = read(raw); err != nil {
+		return nil, nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MCP_PROTOCOL_ERROR,
 			"MCP server %s returned a %s that cannot be read: %w", use.Server.ID, about.kind, err)
 	}
-	return out, nil
+	return out, raw, nil
 }
 
 // withOffers runs do, which makes a request other than a tool call, within the time limit of a call.

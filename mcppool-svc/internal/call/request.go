@@ -51,6 +51,8 @@ type Request struct {
 	DefinitionHash string                // expected; may be empty
 	ConfigRevision uint64                // expected; 0: any
 	Ack            []string              // earlier calls to forget
+	AskAbove       commonv1.RiskLevel    // tools with a higher risk floor need an approval; 0: none does
+	Exact          bool                  // return the result as the server sent it
 	BypassCache    bool                  // call the tool even if a cached result exists
 	ModelBudget    *commonv1.ModelBudget // for model requests of the server; nil: no limit
 	Continues      bool                  // the request continues an earlier call

@@ -30,6 +30,8 @@ func (a *attempt) parseResult(raw json.RawMessage, tool *catalog.Tool) (*mcppool
 	}
 	if limit := a.deps.MaxResult; limit > 0 && len(raw) > limit {
 		shorten(result, limit)
+	} else if a.Exact {
+		return &mcppoolv1.CallResult{IsError: result.IsError, ResultJson: clean(string(raw))}, nil
 	}
 	return result, nil
 }

@@ -1720,7 +1720,9 @@ type ListToolsRequest struct {
 	// The session (a task) that uses the server until ReleaseSession; empty for this call only.
 	SessionId string `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// List the quarantined tools instead of the usable ones.
-	Quarantined   bool `protobuf:"varint,6,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Quarantined bool `protobuf:"varint,6,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// Return the exact definitions (`definitions_json`) instead of `tools`.
+	Exact         bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1797,6 +1799,13 @@ func (x *ListToolsRequest) GetQuarantined() bool {
 	return false
 }
 
+func (x *ListToolsRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // A page of tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1812,9 +1821,11 @@ type ListToolsResponse struct {
 	QuarantinedTools []*QuarantinedTool `protobuf:"bytes,5,rep,name=quarantined_tools,json=quarantinedTools,proto3" json:"quarantined_tools,omitempty"`
 	// Whether the client may release the session up to a second late, with a call of another session (CallToolsRequest.ended_session_ids)
 	// instead of ReleaseSession, because no other caller waits for its connection.
-	LateRelease   bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LateRelease bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
+	// The definitions of the tools, exactly as the server sent them, if requested (`exact`).
+	DefinitionsJson []string `protobuf:"bytes,7,rep,name=definitions_json,json=definitionsJson,proto3" json:"definitions_json,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListToolsResponse) Reset() {
@@ -1887,6 +1898,13 @@ func (x *ListToolsResponse) GetLateRelease() bool {
 		return x.LateRelease
 	}
 	return false
+}
+
+func (x *ListToolsResponse) GetDefinitionsJson() []string {
+	if x != nil {
+		return x.DefinitionsJson
+	}
+	return nil
 }
 
 // A tool that needs approval because it is new or its definition has changed.
@@ -2141,7 +2159,12 @@ type CallToolRequest struct {
 	// The answers to that call's questions.
 	Answers []*CallAnswer `protobuf:"bytes,17,rep,name=answers,proto3" json:"answers,omitempty"`
 	// The budget for requests of the server to models during the call (sampling).
-	ModelBudget   *v1.ModelBudget `protobuf:"bytes,18,opt,name=model_budget,json=modelBudget,proto3" json:"model_budget,omitempty"`
+	ModelBudget *v1.ModelBudget `protobuf:"bytes,18,opt,name=model_budget,json=modelBudget,proto3" json:"model_budget,omitempty"`
+	// Return the exact JSON of the result (`result_json`) instead of its parts.
+	Exact bool `protobuf:"varint,19,opt,name=exact,proto3" json:"exact,omitempty"`
+	// If set and the tool's risk floor is higher, the call asks for approval first (CallInputRequired with input_id `pawl.dev/approval` and a form without
+	// fields). Any answer but ACCEPT, or none, refuses the call (REJECTED). Only calls with a call_id can be approved.
+	AskAbove      v1.RiskLevel `protobuf:"varint,20,opt,name=ask_above,json=askAbove,proto3,enum=pawl.common.v1.RiskLevel" json:"ask_above,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2300,6 +2323,20 @@ func (x *CallToolRequest) GetModelBudget() *v1.ModelBudget {
 		return x.ModelBudget
 	}
 	return nil
+}
+
+func (x *CallToolRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *CallToolRequest) GetAskAbove() v1.RiskLevel {
+	if x != nil {
+		return x.AskAbove
+	}
+	return v1.RiskLevel(0)
 }
 
 // An event of a running call, or its end.
@@ -3059,7 +3096,9 @@ type CallResult struct {
 	// Whether content was omitted because the result exceeded the pool's limit; a note stands in its place.
 	Truncated bool `protobuf:"varint,7,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// The usage of models that the server asked during the call (sampling); absent if none.
-	ModelUsage    *v1.Usage `protobuf:"bytes,8,opt,name=model_usage,json=modelUsage,proto3" json:"model_usage,omitempty"`
+	ModelUsage *v1.Usage `protobuf:"bytes,8,opt,name=model_usage,json=modelUsage,proto3" json:"model_usage,omitempty"`
+	// The result exactly as the server sent it, if requested (`exact`) and not truncated; `content` and `structured_json` are then empty.
+	ResultJson    string `protobuf:"bytes,9,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3148,6 +3187,13 @@ func (x *CallResult) GetModelUsage() *v1.Usage {
 		return x.ModelUsage
 	}
 	return nil
+}
+
+func (x *CallResult) GetResultJson() string {
+	if x != nil {
+		return x.ResultJson
+	}
+	return ""
 }
 
 // A request to follow a call.
@@ -3880,7 +3926,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x18ActivateMcpServerRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"7\n" +
 	"\x1aDeactivateMcpServerRequest\x12\x19\n" +
-	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\xe7\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\xfd\x01\n" +
 	"\x10ListToolsRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -3890,14 +3936,16 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x05query\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x05query\x12'\n" +
 	"\n" +
 	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12 \n" +
-	"\vquarantined\x18\x06 \x01(\bR\vquarantined\"\x9f\x02\n" +
+	"\vquarantined\x18\x06 \x01(\bR\vquarantined\x12\x14\n" +
+	"\x05exact\x18\a \x01(\bR\x05exact\"\xca\x02\n" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
 	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12+\n" +
 	"\x11quarantined_count\x18\x04 \x01(\rR\x10quarantinedCount\x12M\n" +
 	"\x11quarantined_tools\x18\x05 \x03(\v2 .pawl.mcppool.v1.QuarantinedToolR\x10quarantinedTools\x12!\n" +
-	"\flate_release\x18\x06 \x01(\bR\vlateRelease\"\xd2\x02\n" +
+	"\flate_release\x18\x06 \x01(\bR\vlateRelease\x12)\n" +
+	"\x10definitions_json\x18\a \x03(\tR\x0fdefinitionsJson\"\xd2\x02\n" +
 	"\x0fQuarantinedTool\x12(\n" +
 	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\x12'\n" +
 	"\x0fdefinition_json\x18\x02 \x01(\tR\x0edefinitionJson\x128\n" +
@@ -3913,7 +3961,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12>\n" +
 	"\x0fdefinition_hash\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x0edefinitionHash\"?\n" +
 	"\x13ApproveToolResponse\x12(\n" +
-	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\xda\x06\n" +
+	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\"\xb2\a\n" +
 	"\x0fCallToolRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
@@ -3938,7 +3986,9 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\fbypass_cache\x18\x0f \x01(\bR\vbypassCache\x12.\n" +
 	"\rrequest_state\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\frequestState\x12?\n" +
 	"\aanswers\x18\x11 \x03(\v2\x1b.pawl.mcppool.v1.CallAnswerB\b\xbaH\x05\x92\x01\x02\x10dR\aanswers\x12>\n" +
-	"\fmodel_budget\x18\x12 \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\vmodelBudget\"\xbb\x02\n" +
+	"\fmodel_budget\x18\x12 \x01(\v2\x1b.pawl.common.v1.ModelBudgetR\vmodelBudget\x12\x14\n" +
+	"\x05exact\x18\x13 \x01(\bR\x05exact\x12@\n" +
+	"\task_above\x18\x14 \x01(\x0e2\x19.pawl.common.v1.RiskLevelB\b\xbaH\x05\x82\x01\x02\x10\x01R\baskAbove\"\xbb\x02\n" +
 	"\x10CallToolResponse\x12;\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1d.pawl.mcppool.v1.CallProgressH\x00R\bprogress\x12,\n" +
 	"\x03log\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.CallLogH\x00R\x03log\x125\n" +
@@ -3992,7 +4042,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x12;\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1b.pawl.mcppool.v1.CallAnswerB\x06\xbaH\x03\xc8\x01\x01R\x06answer\"\x14\n" +
-	"\x12AnswerCallResponse\"\xc2\x02\n" +
+	"\x12AnswerCallResponse\"\xe3\x02\n" +
 	"\n" +
 	"CallResult\x12\x19\n" +
 	"\bis_error\x18\x01 \x01(\bR\aisError\x122\n" +
@@ -4003,7 +4053,9 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x06cached\x18\x06 \x01(\bR\x06cached\x12\x1c\n" +
 	"\ttruncated\x18\a \x01(\bR\ttruncated\x126\n" +
 	"\vmodel_usage\x18\b \x01(\v2\x15.pawl.common.v1.UsageR\n" +
-	"modelUsage\"\xb5\x02\n" +
+	"modelUsage\x12\x1f\n" +
+	"\vresult_json\x18\t \x01(\tR\n" +
+	"resultJson\"\xb5\x02\n" +
 	"\x11AttachCallRequest\x12#\n" +
 	"\acall_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90\x03R\x06callId\x128\n" +
@@ -4246,91 +4298,92 @@ var file_pawl_mcppool_v1_mcppool_proto_depIdxs = []int32{
 	52, // 36: pawl.mcppool.v1.CallToolRequest.start_by:type_name -> google.protobuf.Timestamp
 	34, // 37: pawl.mcppool.v1.CallToolRequest.answers:type_name -> pawl.mcppool.v1.CallAnswer
 	60, // 38: pawl.mcppool.v1.CallToolRequest.model_budget:type_name -> pawl.common.v1.ModelBudget
-	31, // 39: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	32, // 40: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	38, // 41: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	33, // 42: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	35, // 43: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	27, // 44: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
-	28, // 45: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
-	61, // 46: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
-	52, // 47: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
-	4,  // 48: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
-	51, // 49: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
-	34, // 50: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
-	62, // 51: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
-	51, // 52: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
-	63, // 53: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
-	31, // 54: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
-	32, // 55: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
-	38, // 56: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
-	33, // 57: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
-	35, // 58: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
-	6,  // 59: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
-	11, // 60: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
-	13, // 61: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
-	14, // 62: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
-	15, // 63: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
-	17, // 64: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
-	18, // 65: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
-	20, // 66: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
-	21, // 67: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
-	22, // 68: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
-	25, // 69: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
-	27, // 70: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
-	29, // 71: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
-	39, // 72: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
-	41, // 73: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
-	43, // 74: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
-	36, // 75: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
-	45, // 76: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
-	64, // 77: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
-	65, // 78: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
-	66, // 79: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
-	67, // 80: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
-	68, // 81: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
-	69, // 82: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
-	70, // 83: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
-	71, // 84: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
-	72, // 85: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
-	73, // 86: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
-	74, // 87: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
-	75, // 88: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
-	76, // 89: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
-	6,  // 90: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 91: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	16, // 92: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
-	6,  // 93: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	19, // 94: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
-	6,  // 95: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	6,  // 96: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
-	23, // 97: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
-	26, // 98: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
-	28, // 99: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
-	30, // 100: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
-	40, // 101: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
-	42, // 102: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
-	44, // 103: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
-	37, // 104: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
-	46, // 105: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
-	47, // 106: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
-	77, // 107: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
-	78, // 108: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
-	79, // 109: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
-	80, // 110: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
-	81, // 111: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
-	82, // 112: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
-	83, // 113: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
-	84, // 114: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
-	85, // 115: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
-	86, // 116: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
-	87, // 117: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
-	88, // 118: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
-	90, // [90:119] is the sub-list for method output_type
-	61, // [61:90] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	56, // 39: pawl.mcppool.v1.CallToolRequest.ask_above:type_name -> pawl.common.v1.RiskLevel
+	31, // 40: pawl.mcppool.v1.CallToolResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	32, // 41: pawl.mcppool.v1.CallToolResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	38, // 42: pawl.mcppool.v1.CallToolResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	33, // 43: pawl.mcppool.v1.CallToolResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	35, // 44: pawl.mcppool.v1.CallToolResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	27, // 45: pawl.mcppool.v1.CallToolsRequest.call:type_name -> pawl.mcppool.v1.CallToolRequest
+	28, // 46: pawl.mcppool.v1.CallToolsResponse.call:type_name -> pawl.mcppool.v1.CallToolResponse
+	61, // 47: pawl.mcppool.v1.CallToolsResponse.error:type_name -> google.rpc.Status
+	52, // 48: pawl.mcppool.v1.CallInputRequired.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 49: pawl.mcppool.v1.CallAnswer.action:type_name -> pawl.mcppool.v1.CallAnswer.Action
+	51, // 50: pawl.mcppool.v1.CallTask.ttl:type_name -> google.protobuf.Duration
+	34, // 51: pawl.mcppool.v1.AnswerCallRequest.answer:type_name -> pawl.mcppool.v1.CallAnswer
+	62, // 52: pawl.mcppool.v1.CallResult.content:type_name -> pawl.mcppool.v1.Content
+	51, // 53: pawl.mcppool.v1.CallResult.duration:type_name -> google.protobuf.Duration
+	63, // 54: pawl.mcppool.v1.CallResult.model_usage:type_name -> pawl.common.v1.Usage
+	31, // 55: pawl.mcppool.v1.AttachCallResponse.progress:type_name -> pawl.mcppool.v1.CallProgress
+	32, // 56: pawl.mcppool.v1.AttachCallResponse.log:type_name -> pawl.mcppool.v1.CallLog
+	38, // 57: pawl.mcppool.v1.AttachCallResponse.result:type_name -> pawl.mcppool.v1.CallResult
+	33, // 58: pawl.mcppool.v1.AttachCallResponse.input_required:type_name -> pawl.mcppool.v1.CallInputRequired
+	35, // 59: pawl.mcppool.v1.AttachCallResponse.task:type_name -> pawl.mcppool.v1.CallTask
+	6,  // 60: pawl.mcppool.v1.WatchMcpServersResponse.mcp_server:type_name -> pawl.mcppool.v1.McpServer
+	11, // 61: pawl.mcppool.v1.McpServer.ToolPoliciesEntry.value:type_name -> pawl.mcppool.v1.ToolPolicy
+	13, // 62: pawl.mcppool.v1.McpPoolService.CreateMcpServer:input_type -> pawl.mcppool.v1.CreateMcpServerRequest
+	14, // 63: pawl.mcppool.v1.McpPoolService.GetMcpServer:input_type -> pawl.mcppool.v1.GetMcpServerRequest
+	15, // 64: pawl.mcppool.v1.McpPoolService.ListMcpServers:input_type -> pawl.mcppool.v1.ListMcpServersRequest
+	17, // 65: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:input_type -> pawl.mcppool.v1.UpdateMcpServerRequest
+	18, // 66: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:input_type -> pawl.mcppool.v1.DeleteMcpServerRequest
+	20, // 67: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:input_type -> pawl.mcppool.v1.ActivateMcpServerRequest
+	21, // 68: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:input_type -> pawl.mcppool.v1.DeactivateMcpServerRequest
+	22, // 69: pawl.mcppool.v1.McpPoolService.ListTools:input_type -> pawl.mcppool.v1.ListToolsRequest
+	25, // 70: pawl.mcppool.v1.McpPoolService.ApproveTool:input_type -> pawl.mcppool.v1.ApproveToolRequest
+	27, // 71: pawl.mcppool.v1.McpPoolService.CallTool:input_type -> pawl.mcppool.v1.CallToolRequest
+	29, // 72: pawl.mcppool.v1.McpPoolService.CallTools:input_type -> pawl.mcppool.v1.CallToolsRequest
+	39, // 73: pawl.mcppool.v1.McpPoolService.AttachCall:input_type -> pawl.mcppool.v1.AttachCallRequest
+	41, // 74: pawl.mcppool.v1.McpPoolService.AckCall:input_type -> pawl.mcppool.v1.AckCallRequest
+	43, // 75: pawl.mcppool.v1.McpPoolService.CancelCall:input_type -> pawl.mcppool.v1.CancelCallRequest
+	36, // 76: pawl.mcppool.v1.McpPoolService.AnswerCall:input_type -> pawl.mcppool.v1.AnswerCallRequest
+	45, // 77: pawl.mcppool.v1.McpPoolService.ReleaseSession:input_type -> pawl.mcppool.v1.ReleaseSessionRequest
+	64, // 78: pawl.mcppool.v1.McpPoolService.WatchMcpServers:input_type -> pawl.mcppool.v1.WatchMcpServersRequest
+	65, // 79: pawl.mcppool.v1.McpPoolService.TestMcpServer:input_type -> pawl.mcppool.v1.TestMcpServerRequest
+	66, // 80: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:input_type -> pawl.mcppool.v1.GetMcpServerLogRequest
+	67, // 81: pawl.mcppool.v1.McpPoolService.ListResources:input_type -> pawl.mcppool.v1.ListResourcesRequest
+	68, // 82: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:input_type -> pawl.mcppool.v1.ListResourceTemplatesRequest
+	69, // 83: pawl.mcppool.v1.McpPoolService.ReadResource:input_type -> pawl.mcppool.v1.ReadResourceRequest
+	70, // 84: pawl.mcppool.v1.McpPoolService.SubscribeResource:input_type -> pawl.mcppool.v1.SubscribeResourceRequest
+	71, // 85: pawl.mcppool.v1.McpPoolService.ListPrompts:input_type -> pawl.mcppool.v1.ListPromptsRequest
+	72, // 86: pawl.mcppool.v1.McpPoolService.GetPrompt:input_type -> pawl.mcppool.v1.GetPromptRequest
+	73, // 87: pawl.mcppool.v1.McpPoolService.Complete:input_type -> pawl.mcppool.v1.CompleteRequest
+	74, // 88: pawl.mcppool.v1.McpPoolService.StartMcpLogin:input_type -> pawl.mcppool.v1.StartMcpLoginRequest
+	75, // 89: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:input_type -> pawl.mcppool.v1.FinishMcpLoginRequest
+	76, // 90: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:input_type -> pawl.mcppool.v1.DeleteMcpLoginRequest
+	6,  // 91: pawl.mcppool.v1.McpPoolService.CreateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 92: pawl.mcppool.v1.McpPoolService.GetMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	16, // 93: pawl.mcppool.v1.McpPoolService.ListMcpServers:output_type -> pawl.mcppool.v1.ListMcpServersResponse
+	6,  // 94: pawl.mcppool.v1.McpPoolService.UpdateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	19, // 95: pawl.mcppool.v1.McpPoolService.DeleteMcpServer:output_type -> pawl.mcppool.v1.DeleteMcpServerResponse
+	6,  // 96: pawl.mcppool.v1.McpPoolService.ActivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	6,  // 97: pawl.mcppool.v1.McpPoolService.DeactivateMcpServer:output_type -> pawl.mcppool.v1.McpServer
+	23, // 98: pawl.mcppool.v1.McpPoolService.ListTools:output_type -> pawl.mcppool.v1.ListToolsResponse
+	26, // 99: pawl.mcppool.v1.McpPoolService.ApproveTool:output_type -> pawl.mcppool.v1.ApproveToolResponse
+	28, // 100: pawl.mcppool.v1.McpPoolService.CallTool:output_type -> pawl.mcppool.v1.CallToolResponse
+	30, // 101: pawl.mcppool.v1.McpPoolService.CallTools:output_type -> pawl.mcppool.v1.CallToolsResponse
+	40, // 102: pawl.mcppool.v1.McpPoolService.AttachCall:output_type -> pawl.mcppool.v1.AttachCallResponse
+	42, // 103: pawl.mcppool.v1.McpPoolService.AckCall:output_type -> pawl.mcppool.v1.AckCallResponse
+	44, // 104: pawl.mcppool.v1.McpPoolService.CancelCall:output_type -> pawl.mcppool.v1.CancelCallResponse
+	37, // 105: pawl.mcppool.v1.McpPoolService.AnswerCall:output_type -> pawl.mcppool.v1.AnswerCallResponse
+	46, // 106: pawl.mcppool.v1.McpPoolService.ReleaseSession:output_type -> pawl.mcppool.v1.ReleaseSessionResponse
+	47, // 107: pawl.mcppool.v1.McpPoolService.WatchMcpServers:output_type -> pawl.mcppool.v1.WatchMcpServersResponse
+	77, // 108: pawl.mcppool.v1.McpPoolService.TestMcpServer:output_type -> pawl.mcppool.v1.TestMcpServerResponse
+	78, // 109: pawl.mcppool.v1.McpPoolService.GetMcpServerLog:output_type -> pawl.mcppool.v1.GetMcpServerLogResponse
+	79, // 110: pawl.mcppool.v1.McpPoolService.ListResources:output_type -> pawl.mcppool.v1.ListResourcesResponse
+	80, // 111: pawl.mcppool.v1.McpPoolService.ListResourceTemplates:output_type -> pawl.mcppool.v1.ListResourceTemplatesResponse
+	81, // 112: pawl.mcppool.v1.McpPoolService.ReadResource:output_type -> pawl.mcppool.v1.ReadResourceResponse
+	82, // 113: pawl.mcppool.v1.McpPoolService.SubscribeResource:output_type -> pawl.mcppool.v1.SubscribeResourceResponse
+	83, // 114: pawl.mcppool.v1.McpPoolService.ListPrompts:output_type -> pawl.mcppool.v1.ListPromptsResponse
+	84, // 115: pawl.mcppool.v1.McpPoolService.GetPrompt:output_type -> pawl.mcppool.v1.GetPromptResponse
+	85, // 116: pawl.mcppool.v1.McpPoolService.Complete:output_type -> pawl.mcppool.v1.CompleteResponse
+	86, // 117: pawl.mcppool.v1.McpPoolService.StartMcpLogin:output_type -> pawl.mcppool.v1.StartMcpLoginResponse
+	87, // 118: pawl.mcppool.v1.McpPoolService.FinishMcpLogin:output_type -> pawl.mcppool.v1.FinishMcpLoginResponse
+	88, // 119: pawl.mcppool.v1.McpPoolService.DeleteMcpLogin:output_type -> pawl.mcppool.v1.DeleteMcpLoginResponse
+	91, // [91:120] is the sub-list for method output_type
+	62, // [62:91] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_pawl_mcppool_v1_mcppool_proto_init() }

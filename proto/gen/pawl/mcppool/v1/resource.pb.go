@@ -32,7 +32,9 @@ type ListResourcesRequest struct {
 	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Return the exact entries (`entries_json`) instead of messages.
+	Exact         bool `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -88,6 +90,13 @@ func (x *ListResourcesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListResourcesRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // A page of resources.
 type ListResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -95,6 +104,8 @@ type ListResourcesResponse struct {
 	Resources []*ResourceInfo `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
 	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The entries exactly as the server sent them, if requested (`exact`).
+	EntriesJson   []string `protobuf:"bytes,3,rep,name=entries_json,json=entriesJson,proto3" json:"entries_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,6 +152,13 @@ func (x *ListResourcesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListResourcesResponse) GetEntriesJson() []string {
+	if x != nil {
+		return x.EntriesJson
+	}
+	return nil
 }
 
 // A resource as the server describes it.
@@ -242,7 +260,9 @@ type ListResourceTemplatesRequest struct {
 	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Return the exact entries (`entries_json`) instead of messages.
+	Exact         bool `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -298,6 +318,13 @@ func (x *ListResourceTemplatesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListResourceTemplatesRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // A page of resource templates.
 type ListResourceTemplatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -305,6 +332,8 @@ type ListResourceTemplatesResponse struct {
 	ResourceTemplates []*ResourceTemplate `protobuf:"bytes,1,rep,name=resource_templates,json=resourceTemplates,proto3" json:"resource_templates,omitempty"`
 	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The entries exactly as the server sent them, if requested (`exact`).
+	EntriesJson   []string `protobuf:"bytes,3,rep,name=entries_json,json=entriesJson,proto3" json:"entries_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,6 +380,13 @@ func (x *ListResourceTemplatesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListResourceTemplatesResponse) GetEntriesJson() []string {
+	if x != nil {
+		return x.EntriesJson
+	}
+	return nil
 }
 
 // A URI template for resources.
@@ -441,7 +477,9 @@ type ReadResourceRequest struct {
 	// The server.
 	McpId string `protobuf:"bytes,1,opt,name=mcp_id,json=mcpId,proto3" json:"mcp_id,omitempty"`
 	// The resource's URI.
-	Uri           string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	Uri string `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	// Return the exact JSON of the result (`result_json`) instead of its parts.
+	Exact         bool `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,11 +528,20 @@ func (x *ReadResourceRequest) GetUri() string {
 	return ""
 }
 
+func (x *ReadResourceRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // A resource's contents.
 type ReadResourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One or more parts; a folder may return one per file.
-	Contents      []*Resource `protobuf:"bytes,1,rep,name=contents,proto3" json:"contents,omitempty"`
+	Contents []*Resource `protobuf:"bytes,1,rep,name=contents,proto3" json:"contents,omitempty"`
+	// The result exactly as the server sent it, if requested (`exact`).
+	ResultJson    string `protobuf:"bytes,2,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -534,6 +581,13 @@ func (x *ReadResourceResponse) GetContents() []*Resource {
 		return x.Contents
 	}
 	return nil
+}
+
+func (x *ReadResourceResponse) GetResultJson() string {
+	if x != nil {
+		return x.ResultJson
+	}
+	return ""
 }
 
 // A request to watch a resource.
@@ -654,7 +708,9 @@ type ListPromptsRequest struct {
 	// The page size; 100 if 0.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the previous page.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Return the exact entries (`entries_json`) instead of messages.
+	Exact         bool `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -710,6 +766,13 @@ func (x *ListPromptsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListPromptsRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // A page of prompts.
 type ListPromptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -717,6 +780,8 @@ type ListPromptsResponse struct {
 	Prompts []*Prompt `protobuf:"bytes,1,rep,name=prompts,proto3" json:"prompts,omitempty"`
 	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The entries exactly as the server sent them, if requested (`exact`).
+	EntriesJson   []string `protobuf:"bytes,3,rep,name=entries_json,json=entriesJson,proto3" json:"entries_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -763,6 +828,13 @@ func (x *ListPromptsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListPromptsResponse) GetEntriesJson() []string {
+	if x != nil {
+		return x.EntriesJson
+	}
+	return nil
 }
 
 // A prompt: messages for a model with arguments to fill in.
@@ -910,7 +982,9 @@ type GetPromptRequest struct {
 	// The prompt's name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Values by argument.
-	Arguments     map[string]string `protobuf:"bytes,3,rep,name=arguments,proto3" json:"arguments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Arguments map[string]string `protobuf:"bytes,3,rep,name=arguments,proto3" json:"arguments,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Return the exact JSON of the result (`result_json`) instead of its parts.
+	Exact         bool `protobuf:"varint,4,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -966,13 +1040,22 @@ func (x *GetPromptRequest) GetArguments() map[string]string {
 	return nil
 }
 
+func (x *GetPromptRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
 // The prompt.
 type GetPromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its purpose.
 	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
 	// The messages, in order.
-	Messages      []*PromptMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	Messages []*PromptMessage `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The result exactly as the server sent it, if requested (`exact`).
+	ResultJson    string `protobuf:"bytes,3,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1102,13 @@ func (x *GetPromptResponse) GetMessages() []*PromptMessage {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *GetPromptResponse) GetResultJson() string {
+	if x != nil {
+		return x.ResultJson
+	}
+	return ""
 }
 
 // One message of a prompt.
@@ -1267,60 +1357,69 @@ var File_pawl_mcppool_v1_resource_proto protoreflect.FileDescriptor
 
 const file_pawl_mcppool_v1_resource_proto_rawDesc = "" +
 	"\n" +
-	"\x1epawl/mcppool/v1/resource.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1dpawl/mcppool/v1/content.proto\"\x80\x01\n" +
+	"\x1epawl/mcppool/v1/resource.proto\x12\x0fpawl.mcppool.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1dpawl/mcppool/v1/content.proto\"\x96\x01\n" +
 	"\x14ListResourcesRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"|\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\"\x9f\x01\n" +
 	"\x15ListResourcesResponse\x12;\n" +
 	"\tresources\x18\x01 \x03(\v2\x1d.pawl.mcppool.v1.ResourceInfoR\tresources\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9d\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12!\n" +
+	"\fentries_json\x18\x03 \x03(\tR\ventriesJson\"\x9d\x01\n" +
 	"\fResourceInfo\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x1b\n" +
 	"\tmime_type\x18\x05 \x01(\tR\bmimeType\x12\x12\n" +
-	"\x04size\x18\x06 \x01(\x04R\x04size\"\x88\x01\n" +
+	"\x04size\x18\x06 \x01(\x04R\x04size\"\x9e\x01\n" +
 	"\x1cListResourceTemplatesRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x99\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\"\xbc\x01\n" +
 	"\x1dListResourceTemplatesResponse\x12P\n" +
 	"\x12resource_templates\x18\x01 \x03(\v2!.pawl.mcppool.v1.ResourceTemplateR\x11resourceTemplates\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9e\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12!\n" +
+	"\fentries_json\x18\x03 \x03(\tR\ventriesJson\"\x9e\x01\n" +
 	"\x10ResourceTemplate\x12!\n" +
 	"\furi_template\x18\x01 \x01(\tR\vuriTemplate\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x03 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x1b\n" +
-	"\tmime_type\x18\x05 \x01(\tR\bmimeType\"U\n" +
+	"\tmime_type\x18\x05 \x01(\tR\bmimeType\"k\n" +
 	"\x13ReadResourceRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1c\n" +
 	"\x03uri\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80 R\x03uri\"M\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x03uri\x12\x14\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\"n\n" +
 	"\x14ReadResourceResponse\x125\n" +
-	"\bcontents\x18\x01 \x03(\v2\x19.pawl.mcppool.v1.ResourceR\bcontents\"Z\n" +
+	"\bcontents\x18\x01 \x03(\v2\x19.pawl.mcppool.v1.ResourceR\bcontents\x12\x1f\n" +
+	"\vresult_json\x18\x02 \x01(\tR\n" +
+	"resultJson\"Z\n" +
 	"\x18SubscribeResourceRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1c\n" +
 	"\x03uri\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80 R\x03uri\"G\n" +
 	"\x19SubscribeResourceResponse\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x18\n" +
-	"\achanges\x18\x02 \x01(\x04R\achanges\"~\n" +
+	"\achanges\x18\x02 \x01(\x04R\achanges\"\x94\x01\n" +
 	"\x12ListPromptsRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"p\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\"\x93\x01\n" +
 	"\x13ListPromptsResponse\x121\n" +
 	"\aprompts\x18\x01 \x03(\v2\x17.pawl.mcppool.v1.PromptR\aprompts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12!\n" +
+	"\fentries_json\x18\x03 \x03(\tR\ventriesJson\"\x93\x01\n" +
 	"\x06Prompt\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
@@ -1329,18 +1428,21 @@ const file_pawl_mcppool_v1_resource_proto_rawDesc = "" +
 	"\x0ePromptArgument\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
-	"\brequired\x18\x03 \x01(\bR\brequired\"\xed\x01\n" +
+	"\brequired\x18\x03 \x01(\bR\brequired\"\x83\x02\n" +
 	"\x10GetPromptRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x04R\x04name\x12Y\n" +
-	"\targuments\x18\x03 \x03(\v20.pawl.mcppool.v1.GetPromptRequest.ArgumentsEntryB\t\xbaH\x06\x9a\x01\x03\x10\xe8\aR\targuments\x1a<\n" +
+	"\targuments\x18\x03 \x03(\v20.pawl.mcppool.v1.GetPromptRequest.ArgumentsEntryB\t\xbaH\x06\x9a\x01\x03\x10\xe8\aR\targuments\x12\x14\n" +
+	"\x05exact\x18\x04 \x01(\bR\x05exact\x1a<\n" +
 	"\x0eArgumentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x01\n" +
 	"\x11GetPromptResponse\x12 \n" +
 	"\vdescription\x18\x01 \x01(\tR\vdescription\x12:\n" +
-	"\bmessages\x18\x02 \x03(\v2\x1e.pawl.mcppool.v1.PromptMessageR\bmessages\"W\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1e.pawl.mcppool.v1.PromptMessageR\bmessages\x12\x1f\n" +
+	"\vresult_json\x18\x03 \x01(\tR\n" +
+	"resultJson\"W\n" +
 	"\rPromptMessage\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x122\n" +
 	"\acontent\x18\x02 \x01(\v2\x18.pawl.mcppool.v1.ContentR\acontent\"\xf6\x02\n" +

@@ -1,0 +1,354 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/errs"
+	"pawl.dev/services/strictjson"
+)
+
+const (
+	// approvalInput is the pool's input_id of the question whether a call may be made.
+	approvalInput = "pawl.dev/approval"
+	// afterwards bounds requests to the pool that are made after a call: acknowledgements and cancellations.
+	afterwards = 10 * time.Second
+)
+
+// call is a tools/call.
+type call struct {
+	*request
+	req      *mcppoolv1.CallToolRequest
+	hash     string // of the request, as in AttachCallRequest
+	progress string // the client's progress token, as JSON; empty: none
+	level    int    // of the least severe log message that the client gets; -1: none
+	unasked  bool   // the client cannot ask for the approval that the call needs
+}
+
+// callTool calls a tool, or continues a call that asked its client for input.
+func (q *request) callTool() error {
+	server, name, err := q.resolve(q.params.text("name"))
+	if err != nil {
+		return err
+	}
+	arguments := "{}"
+	if q.params.has("arguments") {
+		arguments = strictjson.Compact(string(q.params["arguments"]))
+	}
+	if strictjson.Kind(arguments) != "object" {
+		return errorf(invalidParams, "params.arguments is not an object")
+	}
+	hash := sha256.Sum256([]byte(server + "\x00" + name + "\x00" + arguments))
+	c := &call{request: q, hash: hex.EncodeToString(hash[:]), progress: string(q.meta["progressToken"]), level: q.level()}
+	// As in tasks by default, calls with a risk above LOW need an approval: the client is a program, and often a model chose the call.
+	c.req = &mcppoolv1.CallToolRequest{
+		McpId: server, Name: name, InputJson: arguments, CallId: q.callID(q.id), Exact: true, AskAbove: commonv1.RiskLevel_RISK_LEVEL_LOW,
+	}
+	q.params = nil // the body can be freed
+	if q.modern && q.state != "" {
+		return c.resume()
+	}
+	return c.follow(func(ctx context.Context) (func() (callEvent, error), error) {
+		stream, err := q.pool.CallTool(ctx, c.req)
+		return func() (callEvent, error) { return stream.Recv() }, err
+	})
+}
+
+// callID returns the call id of a request: one that notifications/cancelled can find if there is a session, else a random one.
+func (q *request) callID(id []byte) string {
+	if q.client.Nonce == "" {
+		return "mcp-" + rand.Text()
+	}
+	sum := sha256.Sum256(id)
+	return "mcp-" + q.client.Nonce + "-" + hex.EncodeToString(sum[:12])
+}
+
+// level returns the severity of the least severe log message that the client gets, or -1.
+func (q *request) level() int {
+	switch {
+	case q.modern:
+		return severity(q.meta.text("io.modelcontextprotocol/logLevel"))
+	case q.client.Nonce == "":
+		return 0
+	}
+	return max(0, severity(q.levels.get(q.client.Nonce)))
+}
+
+// resume answers the question of a running call and follows it again.
+func (c *call) resume() error {
+	var asked question
+	if !c.signer.open(stateToken, c.state, &asked) || asked.User != c.User || asked.Hash != c.hash {
+		return errorf(invalidParams, "params.requestState is none of this call; make the call again without it")
+	}
+	c.req.CallId = asked.Call
+	if answer := c.inputs.object(asked.Input); answer != nil {
+		if err := c.answer(asked, answer); err != nil {
+			e := errorOf(err)
+			e.Code = invalidParams
+			return e
+		}
+	}
+	return c.follow(func(ctx context.Context) (func() (callEvent, error), error) {
+		stream, err := c.pool.AttachCall(ctx, &mcppoolv1.AttachCallRequest{CallId: asked.Call, RequestHash: c.hash})
+		return func() (callEvent, error) { return stream.Recv() }, err
+	})
+}
+
+// answer passes the client's answer to a question to the pool.
+func (q *request) answer(asked question, answer fields) error {
+	actions := map[string]mcppoolv1.CallAnswer_Action{
+		"accept": mcppoolv1.CallAnswer_ACTION_ACCEPT, "decline": mcppoolv1.CallAnswer_ACTION_DECLINE, "cancel": mcppoolv1.CallAnswer_ACTION_CANCEL,
+	}
+	action, ok := actions[answer.text("action")]
+	if !ok {
+		return errorf(invalidParams, "the action of the answer is none of accept, decline, cancel")
+	}
+	a := &mcppoolv1.CallAnswer{InputId: asked.Input, Action: action}
+	if action == mcppoolv1.CallAnswer_ACTION_ACCEPT {
+		a.ContentJson = string(answer["content"])
+	}
+	_, err := q.pool.AnswerCall(q.Context(), &mcppoolv1.AnswerCallRequest{CallId: asked.Call, Answer: a})
+	return err
+}
+
+// takeAnswer takes the client's response to a request of the server, in revisions with sessions.
+func (q *request) takeAnswer() error {
+	var asked question
+	if q.modern || !q.signer.open(questionToken, strictjson.UnquoteString(q.id), &asked) || asked.User != q.User {
+		return errorf(invalidRequest, "the response answers no request of this server").with(http.StatusBadRequest)
+	}
+	answer := fields{"result": q.result}.object("result")
+	if answer == nil { // an error: the user was not asked
+		answer = fields{"action": []byte(`"cancel"`)}
+	}
+	if err := q.answer(asked, answer); err != nil {
+		return errorOf(err).with(http.StatusBadRequest)
+	}
+	return nil
+}
+
+// cancel cancels the call of a request in the same session.
+func (q *request) cancel() {
+	if id := q.params["requestId"]; q.client.Nonce != "" && id != nil {
+		_, _ = q.pool.CancelCall(q.Context(), &mcppoolv1.CancelCallRequest{CallId: q.callID(id), Reason: q.params.text("reason")}) // it may have ended
+	}
+}
+
+// callEvent is an event of CallTool or AttachCall.
+type callEvent interface {
+	GetProgress() *mcppoolv1.CallProgress
+	GetLog() *mcppoolv1.CallLog
+	GetResult() *mcppoolv1.CallResult
+	GetInputRequired() *mcppoolv1.CallInputRequired
+}
+
+type received struct {
+	event callEvent
+	err   error
+}
+
+// follow sends the events of a call to the client, and answers when the call ends or needs input.
+func (c *call) follow(open func(context.Context) (recv func() (callEvent, error), err error)) error {
+	ctx, cancel := context.WithCancel(c.Context())
+	recv, err := open(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	events := make(chan received)
+	go receive(ctx, recv, events)
+	defer func() { // the receiver ends before the handler does
+		cancel()
+		for range events {
+		}
+	}()
+	beat := time.NewTicker(c.cfg.Heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case got, ok := <-events:
+			if !ok {
+				c.leave()
+				return nil
+			}
+			if done, err := c.handle(got); done || err != nil {
+				return err
+			}
+		case <-beat.C:
+			c.out.beat()
+		case <-ctx.Done():
+			c.leave()
+			return nil
+		case <-c.cfg.Stopping:
+			c.leave()
+			return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the gateway is stopping; try again in a moment")
+		}
+		if c.out.err != nil {
+			c.leave()
+			return nil
+		}
+	}
+}
+
+// receive passes events on until the call has ended or ctx is done.
+func receive(ctx context.Context, recv func() (callEvent, error), to chan<- received) {
+	defer close(to)
+	for {
+		event, err := recv()
+		select {
+		case to <- received{event, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil || event.GetResult() != nil {
+			return
+		}
+	}
+}
+
+// leave cancels the call of a client that is gone. In revisions with sessions, a lost connection does not cancel a call.
+func (c *call) leave() {
+	if c.modern {
+		c.afterwards(func(ctx context.Context) {
+			_, _ = c.pool.CancelCall(ctx, &mcppoolv1.CancelCallRequest{CallId: c.req.GetCallId(), Reason: "the client is gone"}) // it may have ended
+		})
+	}
+}
+
+// afterwards makes a request that the client does not wait for.
+func (q *request) afterwards(do func(context.Context)) {
+	q.acks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(q.Context()), afterwards)
+		defer cancel()
+		do(ctx)
+	})
+}
+
+// handle sends an event to the client, and reports whether the request is answered.
+func (c *call) handle(got received) (done bool, err error) {
+	if got.err != nil {
+		if errors.Is(got.err, io.EOF) {
+			return true, errorf(internalError, "the call ended without a result")
+		}
+		return true, c.fail(got.err)
+	}
+	e := got.event
+	switch {
+	case e.GetResult() != nil:
+		return true, c.finish(e.GetResult())
+	case e.GetInputRequired() != nil:
+		return c.ask(e.GetInputRequired())
+	case e.GetProgress() != nil && c.progress != "":
+		c.out.send(notification("", "notifications/progress", c.progressParams(e.GetProgress())))
+	case e.GetLog() != nil && c.level >= 0 && severity(e.GetLog().GetLevel()) >= c.level:
+		l := e.GetLog()
+		params := map[string]any{"level": l.GetLevel(), "data": jsonOf(l.GetDataJson())}
+		if l.GetLogger() != "" {
+			params["logger"] = l.GetLogger()
+		}
+		c.out.send(notification("", "notifications/message", params))
+	}
+	return false, nil
+}
+
+func (c *call) progressParams(p *mcppoolv1.CallProgress) map[string]any {
+	params := map[string]any{"progressToken": jsonOf(c.progress), "progress": p.GetProgress()}
+	if p.GetTotal() > 0 {
+		params["total"] = p.GetTotal()
+	}
+	if p.GetMessage() != "" {
+		params["message"] = p.GetMessage()
+	}
+	return params
+}
+
+// ask passes a question to the client: in a result since 2026-07-28, else as a request on the stream. If the client cannot ask its user, the
+// question is cancelled, or refused if the revision has an error for that.
+func (c *call) ask(required *mcppoolv1.CallInputRequired) (done bool, err error) {
+	asked := question{User: c.User, Call: c.req.GetCallId(), Input: required.GetInputId()}
+	can := required.GetUrl() == "" && c.client.Forms || required.GetUrl() != "" && c.client.URLs
+	switch {
+	case can && c.modern:
+		asked.Hash = c.hash
+		return true, c.reply(quote(map[string]any{
+			"resultType": "input_required", "requestState": c.signer.sign(stateToken, asked),
+			"inputRequests": map[string]any{asked.Input: map[string]any{"method": "elicitation/create", "params": c.elicitation(required)}},
+		}))
+	case can && c.out.open():
+		c.out.send(notification(c.signer.sign(questionToken, asked), "elicitation/create", c.elicitation(required)))
+		return false, nil
+	case c.modern && asked.Input != approvalInput:
+		c.leave()
+		e := errorf(missingCapability, "the tool asks its user a question, and the client has not declared the capability elicitation for that")
+		e.Data = map[string]any{"requiredCapabilities": map[string]any{"elicitation": struct{}{}}}
+		return true, e
+	}
+	c.unasked = c.unasked || asked.Input == approvalInput
+	return false, c.answer(asked, fields{"action": []byte(`"cancel"`)})
+}
+
+// elicitation returns the params of a request to ask the user.
+func (c *call) elicitation(required *mcppoolv1.CallInputRequired) map[string]any {
+	params := map[string]any{"message": required.GetMessage()}
+	named := c.modern || c.client.Revision == revisions[1] // the revision has modes
+	if url := required.GetUrl(); url != "" {
+		params["mode"], params["url"], params["elicitationId"] = "url", url, required.GetInputId()
+		return params
+	}
+	params["requestedSchema"] = jsonOf(required.GetSchemaJson())
+	if named {
+		params["mode"] = "form"
+	}
+	return params
+}
+
+// finish answers with the result.
+func (c *call) finish(result *mcppoolv1.CallResult) error {
+	text := result.GetResultJson()
+	if text == "" {
+		text = resultOf(result)
+	}
+	if c.server == "" {
+		text = renameContent(text, c.req.GetMcpId())
+	}
+	if err := c.reply(text); err != nil {
+		return err
+	}
+	c.afterwards(func(ctx context.Context) {
+		_, _ = c.pool.AckCall(ctx, &mcppoolv1.AckCallRequest{CallIds: []string{c.req.GetCallId()}}) // else the pool keeps the result for a while
+	})
+	return nil
+}
+
+// fail answers with the error of a call: as a result that a model can read, if the call itself has failed.
+func (c *call) fail(err error) error {
+	e := errs.From(err)
+	switch {
+	case c.Context().Err() != nil:
+		c.leave()
+		return nil
+	case statusOf(e) != 0, e.Code == codes.Canceled, e.Code == codes.NotFound && e.Reason != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
+		return err
+	}
+	text := e.Message
+	if c.unasked && e.Reason == commonv1.ErrorReason_ERROR_REASON_REJECTED {
+		text = "This call needs an approval, and the client cannot ask for one. " + text
+	}
+	detail := map[string]string{"reason": errs.ReasonName(e.Reason)}
+	for key, value := range e.Metadata {
+		detail[key] = value
+	}
+	return c.reply(quote(map[string]any{
+		"content": []any{map[string]string{"type": "text", "text": text}}, "isError": true, "_meta": map[string]any{"pawl.dev/error": detail},
+	}))
+}
