@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -52,6 +53,7 @@ type findings struct {
 // requirements are those that the suite lists for a revision.
 type requirements struct {
 	Client    []string `json:"client"`
+	Server    []string `json:"server"`
 	NotScored []struct {
 		Scenario string `json:"scenario"`
 		Leg      string `json:"leg"`
@@ -92,12 +94,15 @@ func (s suite) requirements(t *testing.T, revision string) requirements {
 
 // run runs the suite and reads its results.
 func (s suite) run(t *testing.T, args ...string) map[string]findings {
+	return s.collect(t, append([]string{"client", "--command", os.Args[0], "--timeout", fmt.Sprint(waitTimeout.Milliseconds())}, args...))
+}
+
+// collect runs the suite with the arguments and reads its results.
+func (s suite) collect(t *testing.T, args []string) map[string]findings {
 	out := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
-	args = append([]string{s.script, "client", "--command", os.Args[0], "--output-dir", out,
-		"--timeout", fmt.Sprint(waitTimeout.Milliseconds())}, args...)
-	cmd := exec.CommandContext(ctx, s.node, args...)
+	cmd := exec.CommandContext(ctx, s.node, append([]string{s.script, args[0], "--output-dir", out}, args[1:]...)...)
 	cmd.Env = append(os.Environ(), gateVariable+"="+s.gate.addr)
 	said, err := cmd.CombinedOutput()
 	all := make(map[string]findings)
@@ -136,6 +141,9 @@ func read(out, folder string) (string, findings, error) {
 		return name, findings{}, err
 	}
 	said, err := os.ReadFile(filepath.Join(folder, "stderr.txt"))
+	if errors.Is(err, fs.ErrNotExist) { // of a server, the suite starts no program
+		err = nil
+	}
 	f := findings{said: string(said)}
 	for _, c := range checks {
 		switch c.Status {

@@ -91,7 +91,7 @@ func (c *call) resume() error {
 		return errorf(invalidParams, "params.requestState is none of this call; make the call again without it")
 	}
 	c.req.CallId = asked.Call
-	if answer := c.inputs.object(asked.Input); answer != nil {
+	if answer := c.inputs.object(asked.name()); answer != nil {
 		if err := c.answer(asked, answer); err != nil {
 			e := errorOf(err)
 			e.Code = invalidParams
@@ -115,7 +115,9 @@ func (q *request) answer(asked question, answer fields) error {
 	}
 	a := &mcppoolv1.CallAnswer{InputId: asked.Input, Action: action}
 	if action == mcppoolv1.CallAnswer_ACTION_ACCEPT {
-		a.ContentJson = string(answer["content"])
+		if a.ContentJson = string(answer["content"]); asked.Input == approvalInput {
+			a.ContentJson = "{}" // the form has no fields
+		}
 	}
 	_, err := q.pool.AnswerCall(q.Context(), &mcppoolv1.AnswerCallRequest{CallId: asked.Call, Answer: a})
 	return err
@@ -278,11 +280,13 @@ func (c *call) ask(required *mcppoolv1.CallInputRequired) (done bool, err error)
 	asked := question{User: c.User, Call: c.req.GetCallId(), Input: required.GetInputId()}
 	can := required.GetUrl() == "" && c.client.Forms || required.GetUrl() != "" && c.client.URLs
 	switch {
+	case can && c.modern && c.state == "" && asked.Input != approvalInput && c.inputs.has(asked.name()): // the client knew what would be asked
+		return false, c.answer(asked, c.inputs.object(asked.name()))
 	case can && c.modern:
 		asked.Hash = c.hash
 		return true, c.reply(quote(map[string]any{
 			"resultType": "input_required", "requestState": c.signer.sign(stateToken, asked),
-			"inputRequests": map[string]any{asked.Input: map[string]any{"method": "elicitation/create", "params": c.elicitation(required)}},
+			"inputRequests": map[string]any{asked.name(): map[string]any{"method": "elicitation/create", "params": c.elicitation(required)}},
 		}))
 	case can && c.out.open():
 		c.out.send(notification(c.signer.sign(questionToken, asked), "elicitation/create", c.elicitation(required)))
@@ -336,7 +340,7 @@ func (c *call) fail(err error) error {
 	switch {
 	case c.Context().Err() != nil:
 		c.leave()
-		return nil
+		return nil //nolint:nilerr // the client is gone
 	case statusOf(e) != 0, e.Code == codes.Canceled, e.Code == codes.NotFound && e.Reason != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
 		return err
 	}

@@ -268,10 +268,10 @@ func (c *client) setCapabilities(capabilities fields) {
 // take handles a message that gets no response.
 func (q *request) take() error {
 	var err error
-	switch {
-	case q.method == "":
+	switch q.method {
+	case "":
 		err = q.takeAnswer()
-	case q.method == "notifications/cancelled":
+	case "notifications/cancelled":
 		q.cancel()
 	}
 	if err != nil {

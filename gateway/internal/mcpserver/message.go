@@ -50,10 +50,10 @@ func errorOf(err error) *rpcError {
 	}
 	e := errs.From(err)
 	code := internalError
-	switch {
-	case e.Code == codes.InvalidArgument, e.Code == codes.NotFound:
+	switch e.Code {
+	case codes.InvalidArgument, codes.NotFound:
 		code = invalidParams
-	case e.Code == codes.Unimplemented:
+	case codes.Unimplemented:
 		code = methodNotFound
 	}
 	data := map[string]any{"reason": errs.ReasonName(e.Reason)}
@@ -121,7 +121,11 @@ func parse(body []byte) (m message, err *rpcError) {
 	if failed != nil {
 		return m, errorf(invalidRequest, "the body is not a JSON-RPC message: %v", failed)
 	}
-	all := fields(members)
+	return read(members)
+}
+
+// read reads a message from its members.
+func read(all fields) (m message, err *rpcError) {
 	if id := all["id"]; all.has("id") {
 		if k := strictjson.Kind(id); k != "string" && k != "number" || len(id) > maxToken {
 			return m, errorf(invalidRequest, "the id is neither a short string nor a number")
@@ -138,7 +142,8 @@ func parse(body []byte) (m message, err *rpcError) {
 		return m, errorf(invalidParams, "params is not an object")
 	}
 	if all.has("params") {
-		if members, failed = strictjson.MemberMap(all["params"]); failed != nil {
+		members, failed := strictjson.MemberMap(all["params"])
+		if failed != nil {
 			return m, errorf(invalidParams, "params: %v", failed)
 		}
 		m.params = members

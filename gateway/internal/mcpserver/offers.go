@@ -28,7 +28,7 @@ func (q *request) readResource() error {
 		return err
 	}
 	if q.server == "" {
-		renameItems(o, "contents", server, func(item string) (string, bool) { return rename(item, "uri", server) })
+		renameItems(o, "contents", func(item string) (string, bool) { return rename(item, "uri", server) })
 	}
 	if q.modern { // the server's own hints may be for all users
 		o.Set("ttlMs", "0")
@@ -38,7 +38,7 @@ func (q *request) readResource() error {
 }
 
 // renameItems changes the items of a member that is an array of objects.
-func renameItems(o *strictjson.Object, member, server string, change func(item string) (string, bool)) {
+func renameItems(o *strictjson.Object, member string, change func(item string) (string, bool)) {
 	raw, ok := o.Get(member)
 	if !ok || strictjson.Kind(raw) != "array" {
 		return
@@ -59,7 +59,7 @@ func renameContent(result, server string) string {
 	if err != nil {
 		return result
 	}
-	renameItems(o, "content", server, func(block string) (string, bool) { return renameBlock(block, server) })
+	renameItems(o, "content", func(block string) (string, bool) { return renameBlock(block, server) })
 	return o.String()
 }
 
@@ -99,7 +99,7 @@ func (q *request) getPrompt() error {
 	}
 	result := resp.GetResultJson()
 	if o, err := strictjson.ParseObject(result); err == nil && q.server == "" {
-		renameItems(o, "messages", server, func(m string) (string, bool) {
+		renameItems(o, "messages", func(m string) (string, bool) {
 			message, err := strictjson.ParseObject(m)
 			if err != nil {
 				return "", false

@@ -67,3 +67,11 @@ type question struct {
 	Input string `json:"input"`
 	Hash  string `json:"hash,omitempty"` // of server, tool and arguments
 }
+
+// name returns the question's name in inputRequests: the server's own if the pool has added the round to it (r1:name).
+func (q question) name() string {
+	if _, name, ok := strings.Cut(q.Input, ":"); ok {
+		return name
+	}
+	return q.Input
+}

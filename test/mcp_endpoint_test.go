@@ -1,0 +1,279 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pawl.dev/services/identity"
+
+	"pawl.dev/test/rig"
+)
+
+// person answers elicitations.
+type person func(mcp.ElicitationRequest) mcp.ElicitationResponse
+
+func (p person) Elicit(_ context.Context, req mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	return &mcp.ElicitationResult{ElicitationResponse: p(req)}, nil
+}
+
+// connect connects mcp-go's client, with the handshake or without; p is nil if it cannot ask its user.
+func connect(t *testing.T, address, revision string, p person) *client.Client {
+	t.Helper()
+	tr, err := transport.NewStreamableHTTP(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []client.ClientOption{client.WithProtocolVersion(revision)}
+	if p != nil {
+		options = append(options, client.WithElicitationHandler(p))
+	}
+	c := client.NewClient(tr, options...)
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	req := mcp.InitializeRequest{Params: mcp.InitializeParams{ProtocolVersion: revision, ClientInfo: mcp.Implementation{Name: "test", Version: "1"}}}
+	if _, err := c.Initialize(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// call calls a tool and returns its text, and whether it failed.
+func call(t *testing.T, c *client.Client, name string, arguments map[string]any) (text string, failed bool) {
+	t.Helper()
+	req := mcp.CallToolRequest{}
+	req.Params.Name, req.Params.Arguments = name, arguments
+	result, err := c.CallTool(t.Context(), req)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for _, block := range result.Content {
+		if b, ok := block.(mcp.TextContent); ok {
+			text += b.Text
+		}
+	}
+	return text, result.IsError
+}
+
+// mcp-go's client lists and calls through /mcp and /mcp/{server}, with the handshake and without. A tool that writes needs an approval, and a
+// tool that asks its user reaches them.
+func TestMCPEndpoint(t *testing.T) {
+	target := rig.InProcess(t, rig.Options{})
+	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
+		for path, prefix := range map[string]string{"/mcp/t": "", "/mcp": "t__"} {
+			t.Run(revision+path, func(t *testing.T) { useEndpoint(t, target.HTTP+path, revision, prefix) })
+		}
+	}
+}
+
+func useEndpoint(t *testing.T, address, revision, prefix string) {
+	file := filepath.Join(t.TempDir(), "effects")
+	var asked []string
+	allow := mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{}}
+	c := connect(t, address, revision, func(req mcp.ElicitationRequest) mcp.ElicitationResponse {
+		asked = append(asked, req.Params.Message)
+		if strings.Contains(req.Params.Message, "Where to") {
+			return mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{"city": "Oslo", "days": 2}}
+		}
+		return allow
+	})
+	tools, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(tools.Tools, func(tool mcp.Tool) bool { return tool.Name == prefix+"echo" }) {
+		t.Fatalf("echo is not in the list: %v", tools.Tools)
+	}
+	if text, failed := call(t, c, prefix+"echo", map[string]any{"text": "hello"}); text != "hello" || failed {
+		t.Errorf("echo: %q, failed %v", text, failed)
+	}
+	if text, failed := call(t, c, prefix+"fail", map[string]any{"message": "no"}); text != "no" || !failed {
+		t.Errorf("fail: %q, failed %v", text, failed)
+	}
+	if text, failed := call(t, c, prefix+"echo", map[string]any{}); !strings.Contains(text, "text") || !failed {
+		t.Errorf("an input that does not fit: %q, failed %v", text, failed)
+	}
+	line := map[string]any{"path": file, "line": "one"}
+	text, failed := call(t, c, prefix+"append", line)
+	if revision == "2025-03-26" { // without elicitation
+		wantRefused(t, file, text, failed)
+		return
+	}
+	if content, err := os.ReadFile(file); failed || err != nil || string(content) != "one\n" {
+		t.Errorf("append: %q, failed %v; the file has %q, %v", text, failed, content, err)
+	}
+	if len(asked) != 1 || !strings.Contains(asked[0], "t/append") || !strings.Contains(asked[0], `"line":"one"`) {
+		t.Errorf("asked %q, want the approval of t/append with its input", asked)
+	}
+	if text, failed := call(t, c, prefix+"book", map[string]any{"path": file}); failed || len(asked) != 3 {
+		t.Errorf("book: %q, failed %v; asked %q", text, failed, asked)
+	}
+	allow = mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionDecline}
+	file += "2"
+	text, failed = call(t, c, prefix+"append", map[string]any{"path": file, "line": "two"})
+	wantRefused(t, file, text, failed)
+	text, failed = call(t, connect(t, address, revision, nil), prefix+"wipe", map[string]any{"path": file})
+	wantRefused(t, file, text, failed)
+}
+
+// wantRefused fails unless a call was refused because it needs an approval, and has done nothing.
+func wantRefused(t *testing.T, file, text string, failed bool) {
+	t.Helper()
+	if !failed || !strings.Contains(text, "needs an approval") {
+		t.Errorf("%q, failed %v; want that it needs an approval", text, failed)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the tool has run")
+	}
+}
+
+// post sends a message to /mcp/t and returns the status and the response.
+func post(t *testing.T, target *rig.Target, key, body string, headers ...string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/mcp/t", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data), resp.Header
+}
+
+// Messages that break the rules are refused, each with the status and the code of its revision.
+func TestMCPEndpointRefuses(t *testing.T) {
+	target := rig.InProcess(t, rig.Options{})
+	const version = "Mcp-Protocol-Version"
+	modern := []string{version, "2026-07-28", "Mcp-Method", "tools/list"}
+	meta := func(version string) string {
+		return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{}}`
+	}
+	for name, tt := range map[string]struct {
+		body    string
+		headers []string
+		status  int
+		wants   string
+	}{
+		"not JSON":        {"{", nil, 400, "-32700"},
+		"a number":        {"1", nil, 400, "-32600"},
+		"a batch":         {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, nil, 400, "-32600"},
+		"a flood":         {"[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 1000) + "1]", nil, 400, "-32600"},
+		"deep":            {strings.Repeat("[", 100_000), nil, 400, "-32700"},
+		"a double key":    {`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, nil, 400, "-32600"},
+		"no version":      {`{"id":1,"method":"ping"}`, nil, 400, "-32600"},
+		"an object as id": {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, nil, 400, "-32600"},
+		"params":          {`{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, nil, 400, "-32602"},
+		"unknown method":  {`{"jsonrpc":"2.0","id":1,"method":"no/such"}`, nil, 200, "-32601"},
+		"unknown tool":    {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no"}}`, nil, 200, "-32602"},
+		"a stray answer":  {`{"jsonrpc":"2.0","id":"x","result":{"action":"accept"}}`, nil, 400, "-32600"},
+		"forged session":  {`{"jsonrpc":"2.0","id":1,"method":"ping"}`, []string{"Mcp-Session-Id", "e30.AAAA"}, 404, "session"},
+		"no meta":         {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, modern, 400, "-32602"},
+		"other header":    {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta("2026-07-28") + `}}`, []string{version, "2025-11-25"}, 400, "-32020"},
+		"other method":    {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo",` + meta("2026-07-28") + `}}`, modern, 400, "-32020"},
+		"future":          {`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta("2999-01-01") + `}}`, []string{version, "2999-01-01"}, 400, "-32022"},
+		"modern unknown":  {`{"jsonrpc":"2.0","id":1,"method":"no/such","params":{` + meta("2026-07-28") + `}}`, []string{version, "2026-07-28", "Mcp-Method", "no/such"}, 404, "-32601"},
+		"forged state": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","requestState":"e30.AAAA",` + meta("2026-07-28") + `}}`,
+			[]string{version, "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo"}, 400, "requestState"},
+		"10 MB": {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + strings.Repeat("x", 10<<20) + `"}}}`, nil, 413, "TOO_LARGE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body, _ := post(t, target, "", tt.body, tt.headers...)
+			if status != tt.status || !strings.Contains(body, tt.wants) {
+				t.Errorf("%d %.300s; want %d and %s", status, body, tt.status, tt.wants)
+			}
+		})
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/mcp", bytes.NewBufferString(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Origin", "https://elsewhere.example")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a page of another site: status %d, want 403", resp.StatusCode)
+	}
+}
+
+// A session, a state and a question belong to their user; a state belongs to its call, and is used once.
+func TestMCPEndpointOfTwoUsers(t *testing.T) {
+	path, key := keys(t)
+	ann, bob := key("ann", identity.RoleUser), key("bob", identity.RoleUser)
+	target := rig.InProcess(t, rig.Options{Keys: path, Key: ann})
+	if status, body, _ := post(t, target, "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); status != http.StatusUnauthorized {
+		t.Errorf("without a key: %d %s", status, body)
+	}
+	_, _, header := post(t, target, ann, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	session := header.Get("Mcp-Session-Id")
+	for user, want := range map[string]int{ann: 200, bob: 404} {
+		if status, body, _ := post(t, target, user, `{"jsonrpc":"2.0","id":2,"method":"ping"}`, "Mcp-Session-Id", session); status != want || session == "" {
+			t.Errorf("the session %q: %d %s, want %d", session, status, body, want)
+		}
+	}
+
+	file := filepath.Join(t.TempDir(), "effects")
+	try := func(user, line, more string) (string, map[string]any) {
+		t.Helper()
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"append","arguments":{"path":%q,"line":%q},%s"_meta":{`+
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}`, file, line, more)
+		_, text, _ := post(t, target, user, body, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "append")
+		var response struct{ Result map[string]any }
+		if err := json.Unmarshal([]byte(text), &response); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return text, response.Result
+	}
+	_, asked := try(ann, "one", "")
+	state, _ := asked["requestState"].(string)
+	if asked["resultType"] != "input_required" || state == "" {
+		t.Fatalf("asked %v", asked)
+	}
+	answer := fmt.Sprintf(`"requestState":%q,"inputResponses":{"pawl.dev/approval":{"action":"accept"}},`, state)
+	for name, text := range map[string]string{"another user": first(try(bob, "one", answer)), "another input": first(try(ann, "two", answer))} {
+		if !strings.Contains(text, "requestState is none of this call") {
+			t.Errorf("%s used the state: %s", name, text)
+		}
+	}
+	if text, result := try(ann, "one", answer); result["resultType"] != "complete" || result["isError"] == true {
+		t.Errorf("the approved call: %s", text)
+	}
+	text, _ := try(ann, "one", answer)
+	content, err := os.ReadFile(file)
+	if err != nil || string(content) != "one\n" {
+		t.Errorf("the file has %q, %v, want one line; the second use of the state got %s", content, err, text)
+	}
+}
+
+func first[A, B any](a A, _ B) A { return a }
