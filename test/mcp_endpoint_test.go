@@ -52,8 +52,8 @@ func connect(t *testing.T, address, revision string, p person) *client.Client {
 	return c
 }
 
-// call calls a tool and returns its text, and whether it failed.
-func call(t *testing.T, c *client.Client, name string, arguments map[string]any) (text string, failed bool) {
+// callEndpoint calls a tool and returns its text, and whether it failed.
+func callEndpoint(t *testing.T, c *client.Client, name string, arguments map[string]any) (text string, failed bool) {
 	t.Helper()
 	req := mcp.CallToolRequest{}
 	req.Params.Name, req.Params.Arguments = name, arguments
@@ -98,17 +98,17 @@ func useEndpoint(t *testing.T, address, revision, prefix string) {
 	if !slices.ContainsFunc(tools.Tools, func(tool mcp.Tool) bool { return tool.Name == prefix+"echo" }) {
 		t.Fatalf("echo is not in the list: %v", tools.Tools)
 	}
-	if text, failed := call(t, c, prefix+"echo", map[string]any{"text": "hello"}); text != "hello" || failed {
+	if text, failed := callEndpoint(t, c, prefix+"echo", map[string]any{"text": "hello"}); text != "hello" || failed {
 		t.Errorf("echo: %q, failed %v", text, failed)
 	}
-	if text, failed := call(t, c, prefix+"fail", map[string]any{"message": "no"}); text != "no" || !failed {
+	if text, failed := callEndpoint(t, c, prefix+"fail", map[string]any{"message": "no"}); text != "no" || !failed {
 		t.Errorf("fail: %q, failed %v", text, failed)
 	}
-	if text, failed := call(t, c, prefix+"echo", map[string]any{}); !strings.Contains(text, "text") || !failed {
+	if text, failed := callEndpoint(t, c, prefix+"echo", map[string]any{}); !strings.Contains(text, "text") || !failed {
 		t.Errorf("an input that does not fit: %q, failed %v", text, failed)
 	}
 	line := map[string]any{"path": file, "line": "one"}
-	text, failed := call(t, c, prefix+"append", line)
+	text, failed := callEndpoint(t, c, prefix+"append", line)
 	if revision == "2025-03-26" { // without elicitation
 		wantRefused(t, file, text, failed)
 		return
@@ -119,14 +119,14 @@ func useEndpoint(t *testing.T, address, revision, prefix string) {
 	if len(asked) != 1 || !strings.Contains(asked[0], "t/append") || !strings.Contains(asked[0], `"line":"one"`) {
 		t.Errorf("asked %q, want the approval of t/append with its input", asked)
 	}
-	if text, failed := call(t, c, prefix+"book", map[string]any{"path": file}); failed || len(asked) != 3 {
+	if text, failed := callEndpoint(t, c, prefix+"book", map[string]any{"path": file}); failed || len(asked) != 3 {
 		t.Errorf("book: %q, failed %v; asked %q", text, failed, asked)
 	}
 	allow = mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionDecline}
 	file += "2"
-	text, failed = call(t, c, prefix+"append", map[string]any{"path": file, "line": "two"})
+	text, failed = callEndpoint(t, c, prefix+"append", map[string]any{"path": file, "line": "two"})
 	wantRefused(t, file, text, failed)
-	text, failed = call(t, connect(t, address, revision, nil), prefix+"wipe", map[string]any{"path": file})
+	text, failed = callEndpoint(t, connect(t, address, revision, nil), prefix+"wipe", map[string]any{"path": file})
 	wantRefused(t, file, text, failed)
 }
 

@@ -346,7 +346,7 @@ func (c *call) fail(err error) error {
 	}
 	text := e.Message
 	if c.unasked && e.Reason == commonv1.ErrorReason_ERROR_REASON_REJECTED {
-		text = "This call needs an approval, and the client cannot ask for one. " + text
+		text = e.Message + "; the client cannot ask its user (elicitation): use one that can, or start a task, which waits for the approval"
 	}
 	detail := map[string]string{"reason": errs.ReasonName(e.Reason)}
 	for key, value := range e.Metadata {
