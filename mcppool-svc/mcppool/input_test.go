@@ -18,9 +18,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 
 	"pawl.dev/mcppool-svc/internal/mcptest"
+	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 )
 
@@ -200,6 +202,46 @@ func TestQuestionExpires(t *testing.T) {
 	q := v.question()
 	v.wantEnd(`{"action":"cancel"}`)
 	wantReason(t, v.answer(q, accept, `{"name":"Ada"}`), "WAIT_NOT_OPEN", "no longer")
+}
+
+// An approval that the pool asks for holds for the configuration of the server with which the call began: after a change of what calls mean,
+// the tool is not run.
+func TestApprovalIsOfOneConfiguration(t *testing.T) {
+	deny := &mcppoolv1.PermissionRule{Users: []string{"ann"}, Tools: []string{"info"}, Decision: mcppoolv1.PermissionDecision_PERMISSION_DECISION_DENY}
+	for name, tt := range map[string]struct {
+		change *mcppoolv1.McpServer
+		holds  bool
+	}{
+		"nothing":     {nil, true},
+		"description": {&mcppoolv1.McpServer{Id: "fake", Description: "else"}, true},
+		"policy":      {&mcppoolv1.McpServer{Id: "fake", ToolPolicies: map[string]*mcppoolv1.ToolPolicy{"count": {Effect: commonv1.Effect_EFFECT_DESTRUCTIVE}}}, false},
+		"permission":  {&mcppoolv1.McpServer{Id: "fake", Permissions: []*mcppoolv1.PermissionRule{deny}}, false},
+		"disabled":    {&mcppoolv1.McpServer{Id: "fake", Disabled: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, Config{})
+			op, ann := s.as("op"), s.as("ann")
+			create(t, op, fake("fake", mcptest.Good))
+			v := converse(t, ann, &mcppoolv1.CallToolRequest{Name: "count", CallId: "c1", AskAbove: commonv1.RiskLevel_RISK_LEVEL_LOW})
+			q := v.question()
+			if tt.change != nil {
+				if _, err := op.UpdateMcpServer(t.Context(), &mcppoolv1.UpdateMcpServerRequest{McpServer: tt.change}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := v.answer(q, accept, `{}`); err != nil {
+				t.Fatal(err)
+			}
+			if tt.holds {
+				v.wantEnd("1")
+				return
+			}
+			v.end().want(t, codes.FailedPrecondition, "DEFINITION_CHANGED", errs.OutcomeNotExecuted)
+			if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count"}); name != "disabled" && (o.err != nil || o.text() != "1") {
+				t.Errorf("the first call that ran returned %q, %v, want 1: the refused one has run", o.text(), o.err)
+			}
+		})
+	}
 }
 
 func TestCancelClosesQuestions(t *testing.T) {

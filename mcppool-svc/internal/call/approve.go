@@ -32,7 +32,8 @@ type approvalNeeded struct {
 
 func (n *approvalNeeded) Error() string { return "the call needs an approval" }
 
-// approve asks for the approval of the call. It holds for this call, with this input, and for this definition of the tool.
+// approve asks for the approval of the call. It holds for this call, with this input, for this definition of
+// the tool and this configuration of its server.
 func (a *attempt) approve(ctx context.Context, n *approvalNeeded) error {
 	a.timer.start(a.cancel, a.limit)
 	defer a.timer.stop()
@@ -48,6 +49,10 @@ func (a *attempt) approve(ctx context.Context, n *approvalNeeded) error {
 		a.decision = refused
 		return refuse(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_REJECTED,
 			"the call of %s/%s needs an approval and did not get it: the answer was %s; it was not made", a.Server.ID, n.tool.Name, answer.Action)
+	case !a.isUnchanged():
+		a.decision = refused
+		return refuse(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_DEFINITION_CHANGED,
+			"the configuration of MCP server %[1]s has changed since the call of %[1]s/%[2]s began; it was not made", a.Server.ID, n.tool.Name)
 	}
 	a.approved, a.began = n.tool.Hash, time.Now() // the time of the call begins with the approval
 	return nil
