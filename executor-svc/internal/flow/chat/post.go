@@ -65,7 +65,8 @@ func (r *rules) breakOff(problem string, restarts bool) bool {
 	return true
 }
 
-// postWaits posts a message for each wait that was opened after the first n and that a participant can answer. Its last line has the tool and the input.
+// postWaits posts a message for each wait that was opened after the first n and that a participant can answer. The last line of a question about a call has the tool and the
+// input.
 func (r *rules) postWaits(n uint32) {
 	for _, w := range r.task.State.GetWaits() {
 		if flow.WaitNumber(w.GetId()) <= n || w.GetKind() == executorv1.WaitKind_WAIT_KIND_PAUSE {
@@ -78,9 +79,12 @@ func (r *rules) postWaits(n uint32) {
 		text := w.GetMessage()
 		if s := flow.ActiveStep(r.task.State, w.GetOrdinal()); s != nil {
 			note.StepId, note.ToolId, note.Risk, note.InputJson = flow.StepID(s.GetOrdinal()), s.GetToolId(), s.GetRisk(), s.GetInputJson()
-			text = cmp.Or(text, s.GetDescription()) + "\n" + s.GetToolId() + " " + cutText(s.GetInputJson())
+			text = cmp.Or(text, s.GetDescription(), s.GetToolId())
+			if k := w.GetKind(); k == executorv1.WaitKind_WAIT_KIND_APPROVAL || k == executorv1.WaitKind_WAIT_KIND_OUTCOME {
+				text += "\n" + s.GetToolId() + " " + cutText(s.GetInputJson())
+			}
 		}
-		r.postMessage(&storagev1.TopicMessage{Text: strings.TrimPrefix(text, "\n"), Wait: note})
+		r.postMessage(&storagev1.TopicMessage{Text: text, Wait: note})
 	}
 }
 
