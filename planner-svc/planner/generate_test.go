@@ -449,19 +449,16 @@ func TestGenerateRefusesBadRequests(t *testing.T) {
 	answered := hello()
 	answered.Messages = append(answered.Messages, &plannerv1.ModelMessage{Role: plannerv1.ModelRole_MODEL_ROLE_ASSISTANT,
 		Parts: []*plannerv1.ModelPart{{Part: &plannerv1.ModelPart_ToolResult{ToolResult: &plannerv1.ModelToolResult{CallId: "1"}}}}})
-	both := hello()
-	both.OutputSchemaJson, both.Tools = `{"type":"object"}`, []*plannerv1.ModelTool{{Name: "x"}}
 	for name, tt := range map[string]struct {
 		req  *plannerv1.GenerateRequest
 		code codes.Code
 	}{
 		"the user calls a tool": {called, codes.InvalidArgument}, "the model answers a call": {answered, codes.InvalidArgument},
-		"tools and a schema": {both, codes.InvalidArgument},
-		"no message":         {&plannerv1.GenerateRequest{}, codes.InvalidArgument},
-		"too large":          {big, codes.ResourceExhausted},
-		"temperature":        {hotter, codes.InvalidArgument},
-		"empty part":         {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Role: 1, Parts: []*plannerv1.ModelPart{{}}}}}, codes.InvalidArgument},
-		"role unknown":       {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Parts: said("x").GetParts()}}}, codes.InvalidArgument},
+		"no message":   {&plannerv1.GenerateRequest{}, codes.InvalidArgument},
+		"too large":    {big, codes.ResourceExhausted},
+		"temperature":  {hotter, codes.InvalidArgument},
+		"empty part":   {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Role: 1, Parts: []*plannerv1.ModelPart{{}}}}}, codes.InvalidArgument},
+		"role unknown": {&plannerv1.GenerateRequest{Messages: []*plannerv1.ModelMessage{{Parts: said("x").GetParts()}}}, codes.InvalidArgument},
 	} {
 		if _, _, err := generate(t.Context(), c, tt.req); errs.From(err) == nil || errs.From(err).Code != tt.code {
 			t.Errorf("%s: %v", name, err)
