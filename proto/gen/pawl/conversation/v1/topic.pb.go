@@ -377,7 +377,7 @@ type Message struct {
 	RolledBack bool `protobuf:"varint,13,opt,name=rolled_back,json=rolledBack,proto3" json:"rolled_back,omitempty"`
 	// What the task of `task_id` needs from a person; absent if this message asks nothing. Output only.
 	Wait *v1.Wait `protobuf:"bytes,14,opt,name=wait,proto3" json:"wait,omitempty"`
-	// The wait that this message answered; empty if it answered none. Output only.
+	// The wait that this message answered; empty if it answered none. If the person wrote no text, `text` says what was answered. Output only.
 	AnsweredWaitId string `protobuf:"bytes,15,opt,name=answered_wait_id,json=answeredWaitId,proto3" json:"answered_wait_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

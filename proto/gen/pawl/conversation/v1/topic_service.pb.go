@@ -365,6 +365,98 @@ func (x *ArchiveTopicRequest) GetId() string {
 	return ""
 }
 
+// DeleteTopicRequest asks to delete a topic.
+type DeleteTopicRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The topic.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// If set, must be the current one.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTopicRequest) Reset() {
+	*x = DeleteTopicRequest{}
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTopicRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTopicRequest) ProtoMessage() {}
+
+func (x *DeleteTopicRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTopicRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTopicRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DeleteTopicRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteTopicRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// DeleteTopicResponse is empty.
+type DeleteTopicResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTopicResponse) Reset() {
+	*x = DeleteTopicResponse{}
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTopicResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTopicResponse) ProtoMessage() {}
+
+func (x *DeleteTopicResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTopicResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTopicResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{7}
+}
+
 // AddParticipantRequest asks to add a participant.
 type AddParticipantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -378,7 +470,7 @@ type AddParticipantRequest struct {
 
 func (x *AddParticipantRequest) Reset() {
 	*x = AddParticipantRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[6]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +482,7 @@ func (x *AddParticipantRequest) String() string {
 func (*AddParticipantRequest) ProtoMessage() {}
 
 func (x *AddParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[6]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +495,7 @@ func (x *AddParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddParticipantRequest.ProtoReflect.Descriptor instead.
 func (*AddParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{6}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AddParticipantRequest) GetTopicId() string {
@@ -433,7 +525,7 @@ type RemoveParticipantRequest struct {
 
 func (x *RemoveParticipantRequest) Reset() {
 	*x = RemoveParticipantRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[7]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +537,7 @@ func (x *RemoveParticipantRequest) String() string {
 func (*RemoveParticipantRequest) ProtoMessage() {}
 
 func (x *RemoveParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[7]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +550,7 @@ func (x *RemoveParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveParticipantRequest.ProtoReflect.Descriptor instead.
 func (*RemoveParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{7}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveParticipantRequest) GetTopicId() string {
@@ -484,7 +576,7 @@ type RemoveParticipantResponse struct {
 
 func (x *RemoveParticipantResponse) Reset() {
 	*x = RemoveParticipantResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[8]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +588,7 @@ func (x *RemoveParticipantResponse) String() string {
 func (*RemoveParticipantResponse) ProtoMessage() {}
 
 func (x *RemoveParticipantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[8]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +601,7 @@ func (x *RemoveParticipantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveParticipantResponse.ProtoReflect.Descriptor instead.
 func (*RemoveParticipantResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{8}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{10}
 }
 
 // ListParticipantsRequest asks for a topic's participants.
@@ -523,7 +615,7 @@ type ListParticipantsRequest struct {
 
 func (x *ListParticipantsRequest) Reset() {
 	*x = ListParticipantsRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[9]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +627,7 @@ func (x *ListParticipantsRequest) String() string {
 func (*ListParticipantsRequest) ProtoMessage() {}
 
 func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[9]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +640,7 @@ func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{9}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListParticipantsRequest) GetTopicId() string {
@@ -569,7 +661,7 @@ type ListParticipantsResponse struct {
 
 func (x *ListParticipantsResponse) Reset() {
 	*x = ListParticipantsResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[10]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +673,7 @@ func (x *ListParticipantsResponse) String() string {
 func (*ListParticipantsResponse) ProtoMessage() {}
 
 func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[10]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +686,7 @@ func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{10}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListParticipantsResponse) GetParticipants() []*Participant {
@@ -619,7 +711,7 @@ type PostMessageRequest struct {
 
 func (x *PostMessageRequest) Reset() {
 	*x = PostMessageRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[11]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +723,7 @@ func (x *PostMessageRequest) String() string {
 func (*PostMessageRequest) ProtoMessage() {}
 
 func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[11]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +736,7 @@ func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageRequest.ProtoReflect.Descriptor instead.
 func (*PostMessageRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{11}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PostMessageRequest) GetTopicId() string {
@@ -687,7 +779,7 @@ type WaitAnswer struct {
 
 func (x *WaitAnswer) Reset() {
 	*x = WaitAnswer{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[12]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +791,7 @@ func (x *WaitAnswer) String() string {
 func (*WaitAnswer) ProtoMessage() {}
 
 func (x *WaitAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[12]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +804,7 @@ func (x *WaitAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitAnswer.ProtoReflect.Descriptor instead.
 func (*WaitAnswer) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{12}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitAnswer) GetAnswer() isWaitAnswer_Answer {
@@ -825,7 +917,7 @@ type ListMessagesRequest struct {
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[13]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +929,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[13]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +942,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{13}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListMessagesRequest) GetTopicId() string {
@@ -901,7 +993,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[14]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1005,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[14]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1018,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{14}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListMessagesResponse) GetMessages() []*Message {
@@ -958,7 +1050,7 @@ type WatchTopicRequest struct {
 
 func (x *WatchTopicRequest) Reset() {
 	*x = WatchTopicRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[15]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1062,7 @@ func (x *WatchTopicRequest) String() string {
 func (*WatchTopicRequest) ProtoMessage() {}
 
 func (x *WatchTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[15]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1075,7 @@ func (x *WatchTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTopicRequest.ProtoReflect.Descriptor instead.
 func (*WatchTopicRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{15}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchTopicRequest) GetTopicId() string {
@@ -1018,7 +1110,7 @@ type ExportTopicRequest struct {
 
 func (x *ExportTopicRequest) Reset() {
 	*x = ExportTopicRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1122,7 @@ func (x *ExportTopicRequest) String() string {
 func (*ExportTopicRequest) ProtoMessage() {}
 
 func (x *ExportTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[16]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1135,7 @@ func (x *ExportTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTopicRequest.ProtoReflect.Descriptor instead.
 func (*ExportTopicRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{16}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExportTopicRequest) GetId() string {
@@ -1064,7 +1156,7 @@ type ExportTopicResponse struct {
 
 func (x *ExportTopicResponse) Reset() {
 	*x = ExportTopicResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1168,7 @@ func (x *ExportTopicResponse) String() string {
 func (*ExportTopicResponse) ProtoMessage() {}
 
 func (x *ExportTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[17]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1181,7 @@ func (x *ExportTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportTopicResponse.ProtoReflect.Descriptor instead.
 func (*ExportTopicResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{17}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExportTopicResponse) GetData() []byte {
@@ -1114,7 +1206,7 @@ type InterruptAgentRequest struct {
 
 func (x *InterruptAgentRequest) Reset() {
 	*x = InterruptAgentRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1218,7 @@ func (x *InterruptAgentRequest) String() string {
 func (*InterruptAgentRequest) ProtoMessage() {}
 
 func (x *InterruptAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[18]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1231,7 @@ func (x *InterruptAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptAgentRequest.ProtoReflect.Descriptor instead.
 func (*InterruptAgentRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{18}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InterruptAgentRequest) GetTopicId() string {
@@ -1174,7 +1266,7 @@ type InterruptAgentResponse struct {
 
 func (x *InterruptAgentResponse) Reset() {
 	*x = InterruptAgentResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1278,7 @@ func (x *InterruptAgentResponse) String() string {
 func (*InterruptAgentResponse) ProtoMessage() {}
 
 func (x *InterruptAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[19]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1291,7 @@ func (x *InterruptAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptAgentResponse.ProtoReflect.Descriptor instead.
 func (*InterruptAgentResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{19}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptAgentResponse) GetTaskIds() []string {
@@ -1222,7 +1314,7 @@ type RollbackTopicRequest struct {
 
 func (x *RollbackTopicRequest) Reset() {
 	*x = RollbackTopicRequest{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1326,7 @@ func (x *RollbackTopicRequest) String() string {
 func (*RollbackTopicRequest) ProtoMessage() {}
 
 func (x *RollbackTopicRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[20]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1339,7 @@ func (x *RollbackTopicRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackTopicRequest.ProtoReflect.Descriptor instead.
 func (*RollbackTopicRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{20}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RollbackTopicRequest) GetTopicId() string {
@@ -1277,7 +1369,7 @@ type RollbackTopicResponse struct {
 
 func (x *RollbackTopicResponse) Reset() {
 	*x = RollbackTopicResponse{}
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1381,7 @@ func (x *RollbackTopicResponse) String() string {
 func (*RollbackTopicResponse) ProtoMessage() {}
 
 func (x *RollbackTopicResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[21]
+	mi := &file_pawl_conversation_v1_topic_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1394,7 @@ func (x *RollbackTopicResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackTopicResponse.ProtoReflect.Descriptor instead.
 func (*RollbackTopicResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{21}
+	return file_pawl_conversation_v1_topic_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RollbackTopicResponse) GetMessageCount() uint32 {
@@ -1346,7 +1438,11 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\"/\n" +
 	"\x13ArchiveTopicRequest\x12\x18\n" +
-	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"\x89\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\"B\n" +
+	"\x12DeleteTopicRequest\x12\x18\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x02id\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x15\n" +
+	"\x13DeleteTopicResponse\"\x89\x01\n" +
 	"\x15AddParticipantRequest\x12#\n" +
 	"\btopic_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\atopicId\x12K\n" +
 	"\vparticipant\x18\x02 \x01(\v2!.pawl.conversation.v1.ParticipantB\x06\xbaH\x03\xc8\x01\x01R\vparticipant\"^\n" +
@@ -1401,7 +1497,7 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\rto_message_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vtoMessageId\"j\n" +
 	"\x15RollbackTopicResponse\x12#\n" +
 	"\rmessage_count\x18\x01 \x01(\rR\fmessageCount\x12,\n" +
-	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds2\x9e\x0f\n" +
+	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds2\x9b\x10\n" +
 	"\fTopicService\x12k\n" +
 	"\vCreateTopic\x12(.pawl.conversation.v1.CreateTopicRequest\x1a\x1b.pawl.conversation.v1.Topic\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
 	"/v1/topics\x12g\n" +
@@ -1410,7 +1506,8 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"ListTopics\x12'.pawl.conversation.v1.ListTopicsRequest\x1a(.pawl.conversation.v1.ListTopicsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
 	"/v1/topics\x12z\n" +
 	"\vUpdateTopic\x12(.pawl.conversation.v1.UpdateTopicRequest\x1a\x1b.pawl.conversation.v1.Topic\"$\x82\xd3\xe4\x93\x02\x1e:\x05topic2\x15/v1/topics/{topic.id}\x12z\n" +
-	"\fArchiveTopic\x12).pawl.conversation.v1.ArchiveTopicRequest\x1a\x1b.pawl.conversation.v1.Topic\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/topics/{id}:archive\x12\x99\x01\n" +
+	"\fArchiveTopic\x12).pawl.conversation.v1.ArchiveTopicRequest\x1a\x1b.pawl.conversation.v1.Topic\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/topics/{id}:archive\x12{\n" +
+	"\vDeleteTopic\x12(.pawl.conversation.v1.DeleteTopicRequest\x1a).pawl.conversation.v1.DeleteTopicResponse\"\x17\x82\xd3\xe4\x93\x02\x11*\x0f/v1/topics/{id}\x12\x99\x01\n" +
 	"\x0eAddParticipant\x12+.pawl.conversation.v1.AddParticipantRequest\x1a!.pawl.conversation.v1.Participant\"7\x82\xd3\xe4\x93\x021:\vparticipant\"\"/v1/topics/{topic_id}/participants\x12\xa7\x01\n" +
 	"\x11RemoveParticipant\x12..pawl.conversation.v1.RemoveParticipantRequest\x1a/.pawl.conversation.v1.RemoveParticipantResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/topics/{topic_id}/participants/{name}\x12\x9d\x01\n" +
 	"\x10ListParticipants\x12-.pawl.conversation.v1.ListParticipantsRequest\x1a..pawl.conversation.v1.ListParticipantsResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1/topics/{topic_id}/participants\x12\x88\x01\n" +
@@ -1434,7 +1531,7 @@ func file_pawl_conversation_v1_topic_service_proto_rawDescGZIP() []byte {
 	return file_pawl_conversation_v1_topic_service_proto_rawDescData
 }
 
-var file_pawl_conversation_v1_topic_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_pawl_conversation_v1_topic_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_pawl_conversation_v1_topic_service_proto_goTypes = []any{
 	(*CreateTopicRequest)(nil),        // 0: pawl.conversation.v1.CreateTopicRequest
 	(*GetTopicRequest)(nil),           // 1: pawl.conversation.v1.GetTopicRequest
@@ -1442,79 +1539,83 @@ var file_pawl_conversation_v1_topic_service_proto_goTypes = []any{
 	(*ListTopicsResponse)(nil),        // 3: pawl.conversation.v1.ListTopicsResponse
 	(*UpdateTopicRequest)(nil),        // 4: pawl.conversation.v1.UpdateTopicRequest
 	(*ArchiveTopicRequest)(nil),       // 5: pawl.conversation.v1.ArchiveTopicRequest
-	(*AddParticipantRequest)(nil),     // 6: pawl.conversation.v1.AddParticipantRequest
-	(*RemoveParticipantRequest)(nil),  // 7: pawl.conversation.v1.RemoveParticipantRequest
-	(*RemoveParticipantResponse)(nil), // 8: pawl.conversation.v1.RemoveParticipantResponse
-	(*ListParticipantsRequest)(nil),   // 9: pawl.conversation.v1.ListParticipantsRequest
-	(*ListParticipantsResponse)(nil),  // 10: pawl.conversation.v1.ListParticipantsResponse
-	(*PostMessageRequest)(nil),        // 11: pawl.conversation.v1.PostMessageRequest
-	(*WaitAnswer)(nil),                // 12: pawl.conversation.v1.WaitAnswer
-	(*ListMessagesRequest)(nil),       // 13: pawl.conversation.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),      // 14: pawl.conversation.v1.ListMessagesResponse
-	(*WatchTopicRequest)(nil),         // 15: pawl.conversation.v1.WatchTopicRequest
-	(*ExportTopicRequest)(nil),        // 16: pawl.conversation.v1.ExportTopicRequest
-	(*ExportTopicResponse)(nil),       // 17: pawl.conversation.v1.ExportTopicResponse
-	(*InterruptAgentRequest)(nil),     // 18: pawl.conversation.v1.InterruptAgentRequest
-	(*InterruptAgentResponse)(nil),    // 19: pawl.conversation.v1.InterruptAgentResponse
-	(*RollbackTopicRequest)(nil),      // 20: pawl.conversation.v1.RollbackTopicRequest
-	(*RollbackTopicResponse)(nil),     // 21: pawl.conversation.v1.RollbackTopicResponse
-	(*Topic)(nil),                     // 22: pawl.conversation.v1.Topic
-	(*Participant)(nil),               // 23: pawl.conversation.v1.Participant
-	(*fieldmaskpb.FieldMask)(nil),     // 24: google.protobuf.FieldMask
-	(*Message)(nil),                   // 25: pawl.conversation.v1.Message
-	(*v1.Approve)(nil),                // 26: pawl.executor.v1.Approve
-	(*v1.Reject)(nil),                 // 27: pawl.executor.v1.Reject
-	(*v1.Params)(nil),                 // 28: pawl.executor.v1.Params
-	(*v1.OutcomeAnswer)(nil),          // 29: pawl.executor.v1.OutcomeAnswer
-	(*v1.InputAnswer)(nil),            // 30: pawl.executor.v1.InputAnswer
-	(*TopicEvent)(nil),                // 31: pawl.conversation.v1.TopicEvent
+	(*DeleteTopicRequest)(nil),        // 6: pawl.conversation.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),       // 7: pawl.conversation.v1.DeleteTopicResponse
+	(*AddParticipantRequest)(nil),     // 8: pawl.conversation.v1.AddParticipantRequest
+	(*RemoveParticipantRequest)(nil),  // 9: pawl.conversation.v1.RemoveParticipantRequest
+	(*RemoveParticipantResponse)(nil), // 10: pawl.conversation.v1.RemoveParticipantResponse
+	(*ListParticipantsRequest)(nil),   // 11: pawl.conversation.v1.ListParticipantsRequest
+	(*ListParticipantsResponse)(nil),  // 12: pawl.conversation.v1.ListParticipantsResponse
+	(*PostMessageRequest)(nil),        // 13: pawl.conversation.v1.PostMessageRequest
+	(*WaitAnswer)(nil),                // 14: pawl.conversation.v1.WaitAnswer
+	(*ListMessagesRequest)(nil),       // 15: pawl.conversation.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),      // 16: pawl.conversation.v1.ListMessagesResponse
+	(*WatchTopicRequest)(nil),         // 17: pawl.conversation.v1.WatchTopicRequest
+	(*ExportTopicRequest)(nil),        // 18: pawl.conversation.v1.ExportTopicRequest
+	(*ExportTopicResponse)(nil),       // 19: pawl.conversation.v1.ExportTopicResponse
+	(*InterruptAgentRequest)(nil),     // 20: pawl.conversation.v1.InterruptAgentRequest
+	(*InterruptAgentResponse)(nil),    // 21: pawl.conversation.v1.InterruptAgentResponse
+	(*RollbackTopicRequest)(nil),      // 22: pawl.conversation.v1.RollbackTopicRequest
+	(*RollbackTopicResponse)(nil),     // 23: pawl.conversation.v1.RollbackTopicResponse
+	(*Topic)(nil),                     // 24: pawl.conversation.v1.Topic
+	(*Participant)(nil),               // 25: pawl.conversation.v1.Participant
+	(*fieldmaskpb.FieldMask)(nil),     // 26: google.protobuf.FieldMask
+	(*Message)(nil),                   // 27: pawl.conversation.v1.Message
+	(*v1.Approve)(nil),                // 28: pawl.executor.v1.Approve
+	(*v1.Reject)(nil),                 // 29: pawl.executor.v1.Reject
+	(*v1.Params)(nil),                 // 30: pawl.executor.v1.Params
+	(*v1.OutcomeAnswer)(nil),          // 31: pawl.executor.v1.OutcomeAnswer
+	(*v1.InputAnswer)(nil),            // 32: pawl.executor.v1.InputAnswer
+	(*TopicEvent)(nil),                // 33: pawl.conversation.v1.TopicEvent
 }
 var file_pawl_conversation_v1_topic_service_proto_depIdxs = []int32{
-	22, // 0: pawl.conversation.v1.CreateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
-	23, // 1: pawl.conversation.v1.CreateTopicRequest.participants:type_name -> pawl.conversation.v1.Participant
-	22, // 2: pawl.conversation.v1.ListTopicsResponse.topics:type_name -> pawl.conversation.v1.Topic
-	22, // 3: pawl.conversation.v1.UpdateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
-	24, // 4: pawl.conversation.v1.UpdateTopicRequest.update_mask:type_name -> google.protobuf.FieldMask
-	23, // 5: pawl.conversation.v1.AddParticipantRequest.participant:type_name -> pawl.conversation.v1.Participant
-	23, // 6: pawl.conversation.v1.ListParticipantsResponse.participants:type_name -> pawl.conversation.v1.Participant
-	25, // 7: pawl.conversation.v1.PostMessageRequest.message:type_name -> pawl.conversation.v1.Message
-	12, // 8: pawl.conversation.v1.PostMessageRequest.answer:type_name -> pawl.conversation.v1.WaitAnswer
-	26, // 9: pawl.conversation.v1.WaitAnswer.approve:type_name -> pawl.executor.v1.Approve
-	27, // 10: pawl.conversation.v1.WaitAnswer.reject:type_name -> pawl.executor.v1.Reject
-	28, // 11: pawl.conversation.v1.WaitAnswer.params:type_name -> pawl.executor.v1.Params
-	29, // 12: pawl.conversation.v1.WaitAnswer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
-	30, // 13: pawl.conversation.v1.WaitAnswer.input:type_name -> pawl.executor.v1.InputAnswer
-	25, // 14: pawl.conversation.v1.ListMessagesResponse.messages:type_name -> pawl.conversation.v1.Message
+	24, // 0: pawl.conversation.v1.CreateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
+	25, // 1: pawl.conversation.v1.CreateTopicRequest.participants:type_name -> pawl.conversation.v1.Participant
+	24, // 2: pawl.conversation.v1.ListTopicsResponse.topics:type_name -> pawl.conversation.v1.Topic
+	24, // 3: pawl.conversation.v1.UpdateTopicRequest.topic:type_name -> pawl.conversation.v1.Topic
+	26, // 4: pawl.conversation.v1.UpdateTopicRequest.update_mask:type_name -> google.protobuf.FieldMask
+	25, // 5: pawl.conversation.v1.AddParticipantRequest.participant:type_name -> pawl.conversation.v1.Participant
+	25, // 6: pawl.conversation.v1.ListParticipantsResponse.participants:type_name -> pawl.conversation.v1.Participant
+	27, // 7: pawl.conversation.v1.PostMessageRequest.message:type_name -> pawl.conversation.v1.Message
+	14, // 8: pawl.conversation.v1.PostMessageRequest.answer:type_name -> pawl.conversation.v1.WaitAnswer
+	28, // 9: pawl.conversation.v1.WaitAnswer.approve:type_name -> pawl.executor.v1.Approve
+	29, // 10: pawl.conversation.v1.WaitAnswer.reject:type_name -> pawl.executor.v1.Reject
+	30, // 11: pawl.conversation.v1.WaitAnswer.params:type_name -> pawl.executor.v1.Params
+	31, // 12: pawl.conversation.v1.WaitAnswer.outcome:type_name -> pawl.executor.v1.OutcomeAnswer
+	32, // 13: pawl.conversation.v1.WaitAnswer.input:type_name -> pawl.executor.v1.InputAnswer
+	27, // 14: pawl.conversation.v1.ListMessagesResponse.messages:type_name -> pawl.conversation.v1.Message
 	0,  // 15: pawl.conversation.v1.TopicService.CreateTopic:input_type -> pawl.conversation.v1.CreateTopicRequest
 	1,  // 16: pawl.conversation.v1.TopicService.GetTopic:input_type -> pawl.conversation.v1.GetTopicRequest
 	2,  // 17: pawl.conversation.v1.TopicService.ListTopics:input_type -> pawl.conversation.v1.ListTopicsRequest
 	4,  // 18: pawl.conversation.v1.TopicService.UpdateTopic:input_type -> pawl.conversation.v1.UpdateTopicRequest
 	5,  // 19: pawl.conversation.v1.TopicService.ArchiveTopic:input_type -> pawl.conversation.v1.ArchiveTopicRequest
-	6,  // 20: pawl.conversation.v1.TopicService.AddParticipant:input_type -> pawl.conversation.v1.AddParticipantRequest
-	7,  // 21: pawl.conversation.v1.TopicService.RemoveParticipant:input_type -> pawl.conversation.v1.RemoveParticipantRequest
-	9,  // 22: pawl.conversation.v1.TopicService.ListParticipants:input_type -> pawl.conversation.v1.ListParticipantsRequest
-	11, // 23: pawl.conversation.v1.TopicService.PostMessage:input_type -> pawl.conversation.v1.PostMessageRequest
-	13, // 24: pawl.conversation.v1.TopicService.ListMessages:input_type -> pawl.conversation.v1.ListMessagesRequest
-	15, // 25: pawl.conversation.v1.TopicService.WatchTopic:input_type -> pawl.conversation.v1.WatchTopicRequest
-	16, // 26: pawl.conversation.v1.TopicService.ExportTopic:input_type -> pawl.conversation.v1.ExportTopicRequest
-	18, // 27: pawl.conversation.v1.TopicService.InterruptAgent:input_type -> pawl.conversation.v1.InterruptAgentRequest
-	20, // 28: pawl.conversation.v1.TopicService.RollbackTopic:input_type -> pawl.conversation.v1.RollbackTopicRequest
-	22, // 29: pawl.conversation.v1.TopicService.CreateTopic:output_type -> pawl.conversation.v1.Topic
-	22, // 30: pawl.conversation.v1.TopicService.GetTopic:output_type -> pawl.conversation.v1.Topic
-	3,  // 31: pawl.conversation.v1.TopicService.ListTopics:output_type -> pawl.conversation.v1.ListTopicsResponse
-	22, // 32: pawl.conversation.v1.TopicService.UpdateTopic:output_type -> pawl.conversation.v1.Topic
-	22, // 33: pawl.conversation.v1.TopicService.ArchiveTopic:output_type -> pawl.conversation.v1.Topic
-	23, // 34: pawl.conversation.v1.TopicService.AddParticipant:output_type -> pawl.conversation.v1.Participant
-	8,  // 35: pawl.conversation.v1.TopicService.RemoveParticipant:output_type -> pawl.conversation.v1.RemoveParticipantResponse
-	10, // 36: pawl.conversation.v1.TopicService.ListParticipants:output_type -> pawl.conversation.v1.ListParticipantsResponse
-	25, // 37: pawl.conversation.v1.TopicService.PostMessage:output_type -> pawl.conversation.v1.Message
-	14, // 38: pawl.conversation.v1.TopicService.ListMessages:output_type -> pawl.conversation.v1.ListMessagesResponse
-	31, // 39: pawl.conversation.v1.TopicService.WatchTopic:output_type -> pawl.conversation.v1.TopicEvent
-	17, // 40: pawl.conversation.v1.TopicService.ExportTopic:output_type -> pawl.conversation.v1.ExportTopicResponse
-	19, // 41: pawl.conversation.v1.TopicService.InterruptAgent:output_type -> pawl.conversation.v1.InterruptAgentResponse
-	21, // 42: pawl.conversation.v1.TopicService.RollbackTopic:output_type -> pawl.conversation.v1.RollbackTopicResponse
-	29, // [29:43] is the sub-list for method output_type
-	15, // [15:29] is the sub-list for method input_type
+	6,  // 20: pawl.conversation.v1.TopicService.DeleteTopic:input_type -> pawl.conversation.v1.DeleteTopicRequest
+	8,  // 21: pawl.conversation.v1.TopicService.AddParticipant:input_type -> pawl.conversation.v1.AddParticipantRequest
+	9,  // 22: pawl.conversation.v1.TopicService.RemoveParticipant:input_type -> pawl.conversation.v1.RemoveParticipantRequest
+	11, // 23: pawl.conversation.v1.TopicService.ListParticipants:input_type -> pawl.conversation.v1.ListParticipantsRequest
+	13, // 24: pawl.conversation.v1.TopicService.PostMessage:input_type -> pawl.conversation.v1.PostMessageRequest
+	15, // 25: pawl.conversation.v1.TopicService.ListMessages:input_type -> pawl.conversation.v1.ListMessagesRequest
+	17, // 26: pawl.conversation.v1.TopicService.WatchTopic:input_type -> pawl.conversation.v1.WatchTopicRequest
+	18, // 27: pawl.conversation.v1.TopicService.ExportTopic:input_type -> pawl.conversation.v1.ExportTopicRequest
+	20, // 28: pawl.conversation.v1.TopicService.InterruptAgent:input_type -> pawl.conversation.v1.InterruptAgentRequest
+	22, // 29: pawl.conversation.v1.TopicService.RollbackTopic:input_type -> pawl.conversation.v1.RollbackTopicRequest
+	24, // 30: pawl.conversation.v1.TopicService.CreateTopic:output_type -> pawl.conversation.v1.Topic
+	24, // 31: pawl.conversation.v1.TopicService.GetTopic:output_type -> pawl.conversation.v1.Topic
+	3,  // 32: pawl.conversation.v1.TopicService.ListTopics:output_type -> pawl.conversation.v1.ListTopicsResponse
+	24, // 33: pawl.conversation.v1.TopicService.UpdateTopic:output_type -> pawl.conversation.v1.Topic
+	24, // 34: pawl.conversation.v1.TopicService.ArchiveTopic:output_type -> pawl.conversation.v1.Topic
+	7,  // 35: pawl.conversation.v1.TopicService.DeleteTopic:output_type -> pawl.conversation.v1.DeleteTopicResponse
+	25, // 36: pawl.conversation.v1.TopicService.AddParticipant:output_type -> pawl.conversation.v1.Participant
+	10, // 37: pawl.conversation.v1.TopicService.RemoveParticipant:output_type -> pawl.conversation.v1.RemoveParticipantResponse
+	12, // 38: pawl.conversation.v1.TopicService.ListParticipants:output_type -> pawl.conversation.v1.ListParticipantsResponse
+	27, // 39: pawl.conversation.v1.TopicService.PostMessage:output_type -> pawl.conversation.v1.Message
+	16, // 40: pawl.conversation.v1.TopicService.ListMessages:output_type -> pawl.conversation.v1.ListMessagesResponse
+	33, // 41: pawl.conversation.v1.TopicService.WatchTopic:output_type -> pawl.conversation.v1.TopicEvent
+	19, // 42: pawl.conversation.v1.TopicService.ExportTopic:output_type -> pawl.conversation.v1.ExportTopicResponse
+	21, // 43: pawl.conversation.v1.TopicService.InterruptAgent:output_type -> pawl.conversation.v1.InterruptAgentResponse
+	23, // 44: pawl.conversation.v1.TopicService.RollbackTopic:output_type -> pawl.conversation.v1.RollbackTopicResponse
+	30, // [30:45] is the sub-list for method output_type
+	15, // [15:30] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1527,7 +1628,7 @@ func file_pawl_conversation_v1_topic_service_proto_init() {
 	}
 	file_pawl_conversation_v1_event_proto_init()
 	file_pawl_conversation_v1_topic_proto_init()
-	file_pawl_conversation_v1_topic_service_proto_msgTypes[12].OneofWrappers = []any{
+	file_pawl_conversation_v1_topic_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*WaitAnswer_Approve)(nil),
 		(*WaitAnswer_Reject)(nil),
 		(*WaitAnswer_Params)(nil),
@@ -1540,7 +1641,7 @@ func file_pawl_conversation_v1_topic_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_conversation_v1_topic_service_proto_rawDesc), len(file_pawl_conversation_v1_topic_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

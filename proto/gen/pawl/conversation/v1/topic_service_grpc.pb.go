@@ -24,6 +24,7 @@ const (
 	TopicService_ListTopics_FullMethodName        = "/pawl.conversation.v1.TopicService/ListTopics"
 	TopicService_UpdateTopic_FullMethodName       = "/pawl.conversation.v1.TopicService/UpdateTopic"
 	TopicService_ArchiveTopic_FullMethodName      = "/pawl.conversation.v1.TopicService/ArchiveTopic"
+	TopicService_DeleteTopic_FullMethodName       = "/pawl.conversation.v1.TopicService/DeleteTopic"
 	TopicService_AddParticipant_FullMethodName    = "/pawl.conversation.v1.TopicService/AddParticipant"
 	TopicService_RemoveParticipant_FullMethodName = "/pawl.conversation.v1.TopicService/RemoveParticipant"
 	TopicService_ListParticipants_FullMethodName  = "/pawl.conversation.v1.TopicService/ListParticipants"
@@ -52,6 +53,8 @@ type TopicServiceClient interface {
 	UpdateTopic(ctx context.Context, in *UpdateTopicRequest, opts ...grpc.CallOption) (*Topic, error)
 	// Archives a topic: it can be read, and nothing can be posted. UpdateTopic ends that. Owners only.
 	ArchiveTopic(ctx context.Context, in *ArchiveTopicRequest, opts ...grpc.CallOption) (*Topic, error)
+	// Deletes a topic with all its messages. Its agents' tasks are cancelled, and its webhooks disabled. Owners only.
+	DeleteTopic(ctx context.Context, in *DeleteTopicRequest, opts ...grpc.CallOption) (*DeleteTopicResponse, error)
 	// Adds a person or an agent, or changes the one that participates already. Owners only.
 	AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// Removes a participant, and with a person the agents that the person added; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last
@@ -65,7 +68,7 @@ type TopicServiceClient interface {
 	// Lists messages, newest or oldest first.
 	ListMessages(ctx context.Context, in *ListMessagesRequest, opts ...grpc.CallOption) (*ListMessagesResponse, error)
 	// Streams a topic's events after `after_seq` and follows it. Reconnecting with the last seq that was seen misses nothing and repeats nothing, also in the middle
-	// of a reply. The stream ends when the caller is removed from the topic.
+	// of a reply. The stream ends when the caller is removed from the topic, and with NOT_FOUND when the topic is deleted.
 	WatchTopic(ctx context.Context, in *WatchTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TopicEvent], error)
 	// Streams a topic and all its events, also those of messages that were rolled back, as one JSON document: `{"format": 1, "topic": …, "events": […]}`, in pieces.
 	ExportTopic(ctx context.Context, in *ExportTopicRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportTopicResponse], error)
@@ -127,6 +130,16 @@ func (c *topicServiceClient) ArchiveTopic(ctx context.Context, in *ArchiveTopicR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Topic)
 	err := c.cc.Invoke(ctx, TopicService_ArchiveTopic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *topicServiceClient) DeleteTopic(ctx context.Context, in *DeleteTopicRequest, opts ...grpc.CallOption) (*DeleteTopicResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteTopicResponse)
+	err := c.cc.Invoke(ctx, TopicService_DeleteTopic_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -258,6 +271,8 @@ type TopicServiceServer interface {
 	UpdateTopic(context.Context, *UpdateTopicRequest) (*Topic, error)
 	// Archives a topic: it can be read, and nothing can be posted. UpdateTopic ends that. Owners only.
 	ArchiveTopic(context.Context, *ArchiveTopicRequest) (*Topic, error)
+	// Deletes a topic with all its messages. Its agents' tasks are cancelled, and its webhooks disabled. Owners only.
+	DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error)
 	// Adds a person or an agent, or changes the one that participates already. Owners only.
 	AddParticipant(context.Context, *AddParticipantRequest) (*Participant, error)
 	// Removes a participant, and with a person the agents that the person added; an agent's tasks in the topic are cancelled. Owners may remove everyone but the last
@@ -271,7 +286,7 @@ type TopicServiceServer interface {
 	// Lists messages, newest or oldest first.
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
 	// Streams a topic's events after `after_seq` and follows it. Reconnecting with the last seq that was seen misses nothing and repeats nothing, also in the middle
-	// of a reply. The stream ends when the caller is removed from the topic.
+	// of a reply. The stream ends when the caller is removed from the topic, and with NOT_FOUND when the topic is deleted.
 	WatchTopic(*WatchTopicRequest, grpc.ServerStreamingServer[TopicEvent]) error
 	// Streams a topic and all its events, also those of messages that were rolled back, as one JSON document: `{"format": 1, "topic": …, "events": […]}`, in pieces.
 	ExportTopic(*ExportTopicRequest, grpc.ServerStreamingServer[ExportTopicResponse]) error
@@ -303,6 +318,9 @@ func (UnimplementedTopicServiceServer) UpdateTopic(context.Context, *UpdateTopic
 }
 func (UnimplementedTopicServiceServer) ArchiveTopic(context.Context, *ArchiveTopicRequest) (*Topic, error) {
 	return nil, status.Error(codes.Unimplemented, "method ArchiveTopic not implemented")
+}
+func (UnimplementedTopicServiceServer) DeleteTopic(context.Context, *DeleteTopicRequest) (*DeleteTopicResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteTopic not implemented")
 }
 func (UnimplementedTopicServiceServer) AddParticipant(context.Context, *AddParticipantRequest) (*Participant, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddParticipant not implemented")
@@ -438,6 +456,24 @@ func _TopicService_ArchiveTopic_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TopicServiceServer).ArchiveTopic(ctx, req.(*ArchiveTopicRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TopicService_DeleteTopic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteTopicRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TopicServiceServer).DeleteTopic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TopicService_DeleteTopic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TopicServiceServer).DeleteTopic(ctx, req.(*DeleteTopicRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -616,6 +652,10 @@ var TopicService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ArchiveTopic",
 			Handler:    _TopicService_ArchiveTopic_Handler,
+		},
+		{
+			MethodName: "DeleteTopic",
+			Handler:    _TopicService_DeleteTopic_Handler,
 		},
 		{
 			MethodName: "AddParticipant",

@@ -34,7 +34,7 @@ const (
 	WebhookDeliveryState_WEBHOOK_DELIVERY_STATE_UNSPECIFIED WebhookDeliveryState = 0
 	// It is attempted, or will be.
 	WebhookDeliveryState_WEBHOOK_DELIVERY_STATE_PENDING WebhookDeliveryState = 1
-	// A dead letter: it is not attempted any more, unless by RedeliverWebhookDelivery. The newest 1,000 are kept.
+	// A dead letter: only RedeliverWebhookDelivery attempts it again. The newest 1,000 are kept.
 	WebhookDeliveryState_WEBHOOK_DELIVERY_STATE_FAILED WebhookDeliveryState = 2
 )
 

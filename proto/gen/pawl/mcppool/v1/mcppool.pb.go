@@ -1722,7 +1722,9 @@ type ListToolsRequest struct {
 	// List the quarantined tools instead of the usable ones.
 	Quarantined bool `protobuf:"varint,6,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// Return the exact definitions (`definitions_json`) instead of `tools`.
-	Exact         bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact bool `protobuf:"varint,7,opt,name=exact,proto3" json:"exact,omitempty"`
+	// Return no tools, only what the response says about all of them: `catalog_hash`, the replica and the number of quarantined tools.
+	NoTools       bool `protobuf:"varint,8,opt,name=no_tools,json=noTools,proto3" json:"no_tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1806,6 +1808,13 @@ func (x *ListToolsRequest) GetExact() bool {
 	return false
 }
 
+func (x *ListToolsRequest) GetNoTools() bool {
+	if x != nil {
+		return x.NoTools
+	}
+	return false
+}
+
 // A page of tools.
 type ListToolsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1824,8 +1833,11 @@ type ListToolsResponse struct {
 	LateRelease bool `protobuf:"varint,6,opt,name=late_release,json=lateRelease,proto3" json:"late_release,omitempty"`
 	// The definitions of the tools, exactly as the server sent them, if requested (`exact`).
 	DefinitionsJson []string `protobuf:"bytes,7,rep,name=definitions_json,json=definitionsJson,proto3" json:"definitions_json,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Names the list of all usable tools of the server, as the caller gets them without `query`. Lists with the same hash are equal, for
+	// whatever user; a list that has changed has another one. Empty for quarantined tools.
+	CatalogHash   string `protobuf:"bytes,8,opt,name=catalog_hash,json=catalogHash,proto3" json:"catalog_hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListToolsResponse) Reset() {
@@ -1905,6 +1917,13 @@ func (x *ListToolsResponse) GetDefinitionsJson() []string {
 		return x.DefinitionsJson
 	}
 	return nil
+}
+
+func (x *ListToolsResponse) GetCatalogHash() string {
+	if x != nil {
+		return x.CatalogHash
+	}
+	return ""
 }
 
 // A tool that needs approval because it is new or its definition has changed.
@@ -3926,7 +3945,7 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x18ActivateMcpServerRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"7\n" +
 	"\x1aDeactivateMcpServerRequest\x12\x19\n" +
-	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\xfd\x01\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x02id\"\x98\x02\n" +
 	"\x10ListToolsRequest\x12 \n" +
 	"\x06mcp_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x05mcpId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -3937,7 +3956,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tsessionId\x12 \n" +
 	"\vquarantined\x18\x06 \x01(\bR\vquarantined\x12\x14\n" +
-	"\x05exact\x18\a \x01(\bR\x05exact\"\xca\x02\n" +
+	"\x05exact\x18\a \x01(\bR\x05exact\x12\x19\n" +
+	"\bno_tools\x18\b \x01(\bR\anoTools\"\xed\x02\n" +
 	"\x11ListToolsResponse\x12*\n" +
 	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x17\n" +
@@ -3945,7 +3965,8 @@ const file_pawl_mcppool_v1_mcppool_proto_rawDesc = "" +
 	"\x11quarantined_count\x18\x04 \x01(\rR\x10quarantinedCount\x12M\n" +
 	"\x11quarantined_tools\x18\x05 \x03(\v2 .pawl.mcppool.v1.QuarantinedToolR\x10quarantinedTools\x12!\n" +
 	"\flate_release\x18\x06 \x01(\bR\vlateRelease\x12)\n" +
-	"\x10definitions_json\x18\a \x03(\tR\x0fdefinitionsJson\"\xd2\x02\n" +
+	"\x10definitions_json\x18\a \x03(\tR\x0fdefinitionsJson\x12!\n" +
+	"\fcatalog_hash\x18\b \x01(\tR\vcatalogHash\"\xd2\x02\n" +
 	"\x0fQuarantinedTool\x12(\n" +
 	"\x04tool\x18\x01 \x01(\v2\x14.pawl.common.v1.ToolR\x04tool\x12'\n" +
 	"\x0fdefinition_json\x18\x02 \x01(\tR\x0edefinitionJson\x128\n" +

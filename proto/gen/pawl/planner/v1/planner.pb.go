@@ -444,7 +444,7 @@ type TaskContext struct {
 	Playbook string `protobuf:"bytes,5,opt,name=playbook,proto3" json:"playbook,omitempty"`
 	// What the agent is for; may be empty.
 	AgentDescription string `protobuf:"bytes,6,opt,name=agent_description,json=agentDescription,proto3" json:"agent_description,omitempty"`
-	// The tools, without FINAL and the planner's own tools.
+	// The tools, without FINAL and the planner's own tools. They follow those of `catalogs`.
 	Tools []*v1.Tool `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
 	// The finished steps, oldest first. With a branch, the steps of branches that run beside it may be missing.
 	History []*HistoryEntry `protobuf:"bytes,8,rep,name=history,proto3" json:"history,omitempty"`
@@ -477,8 +477,12 @@ type TaskContext struct {
 	Messages []*ChatMessage `protobuf:"bytes,22,rep,name=messages,proto3" json:"messages,omitempty"`
 	// A summary of the messages before `messages`; empty if there are none.
 	ConversationSummary string `protobuf:"bytes,23,opt,name=conversation_summary,json=conversationSummary,proto3" json:"conversation_summary,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Catalogs with the task's tools. A catalog that was sent with its tools need not be sent with them again, for whatever task or user. If the
+	// planner lacks the tools of a catalog, it answers FAILED_PRECONDITION with CONTEXT_MISSING, and the ErrorInfo metadata `catalogs` holds the
+	// hashes of all that it lacks, separated by commas; repeat the request with the tools of these.
+	Catalogs      []*Catalog `protobuf:"bytes,24,rep,name=catalogs,proto3" json:"catalogs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskContext) Reset() {
@@ -658,6 +662,68 @@ func (x *TaskContext) GetConversationSummary() string {
 	return ""
 }
 
+func (x *TaskContext) GetCatalogs() []*Catalog {
+	if x != nil {
+		return x.Catalogs
+	}
+	return nil
+}
+
+// Catalog is a list of tools that is named by its content.
+type Catalog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hash, as ListToolsResponse of the MCP pool gives it.
+	Hash string `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
+	// The tools; empty if only the hash is sent.
+	Tools         []*v1.Tool `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Catalog) Reset() {
+	*x = Catalog{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Catalog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Catalog) ProtoMessage() {}
+
+func (x *Catalog) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
+func (*Catalog) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Catalog) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *Catalog) GetTools() []*v1.Tool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
 // ChatMessage is a message of a conversation of people and agents.
 type ChatMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -673,7 +739,7 @@ type ChatMessage struct {
 
 func (x *ChatMessage) Reset() {
 	*x = ChatMessage{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +751,7 @@ func (x *ChatMessage) String() string {
 func (*ChatMessage) ProtoMessage() {}
 
 func (x *ChatMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[1]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +764,7 @@ func (x *ChatMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChatMessage.ProtoReflect.Descriptor instead.
 func (*ChatMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{1}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ChatMessage) GetSender() string {
@@ -735,7 +801,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +813,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[2]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +826,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{2}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Memory) GetSummary() string {
@@ -806,7 +872,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +884,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[3]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +897,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{3}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HistoryEntry) GetStepId() string {
@@ -917,7 +983,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +995,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[4]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1008,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{4}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Round) GetQuestion() string {
@@ -993,7 +1059,7 @@ type PlannedStep struct {
 
 func (x *PlannedStep) Reset() {
 	*x = PlannedStep{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1071,7 @@ func (x *PlannedStep) String() string {
 func (*PlannedStep) ProtoMessage() {}
 
 func (x *PlannedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[5]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1084,7 @@ func (x *PlannedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedStep.ProtoReflect.Descriptor instead.
 func (*PlannedStep) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{5}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PlannedStep) GetToolId() string {
@@ -1088,7 +1154,7 @@ type GetFlowNameRequest struct {
 
 func (x *GetFlowNameRequest) Reset() {
 	*x = GetFlowNameRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1166,7 @@ func (x *GetFlowNameRequest) String() string {
 func (*GetFlowNameRequest) ProtoMessage() {}
 
 func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[6]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1179,7 @@ func (x *GetFlowNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowNameRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{6}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetFlowNameRequest) GetContext() *TaskContext {
@@ -1136,7 +1202,7 @@ type GetFlowNameResponse struct {
 
 func (x *GetFlowNameResponse) Reset() {
 	*x = GetFlowNameResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1214,7 @@ func (x *GetFlowNameResponse) String() string {
 func (*GetFlowNameResponse) ProtoMessage() {}
 
 func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[7]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1227,7 @@ func (x *GetFlowNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowNameResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowNameResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{7}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetFlowNameResponse) GetName() string {
@@ -1189,7 +1255,7 @@ type AssessFlowRiskRequest struct {
 
 func (x *AssessFlowRiskRequest) Reset() {
 	*x = AssessFlowRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1267,7 @@ func (x *AssessFlowRiskRequest) String() string {
 func (*AssessFlowRiskRequest) ProtoMessage() {}
 
 func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[8]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1280,7 @@ func (x *AssessFlowRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{8}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AssessFlowRiskRequest) GetContext() *TaskContext {
@@ -1237,7 +1303,7 @@ type AssessFlowRiskResponse struct {
 
 func (x *AssessFlowRiskResponse) Reset() {
 	*x = AssessFlowRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1315,7 @@ func (x *AssessFlowRiskResponse) String() string {
 func (*AssessFlowRiskResponse) ProtoMessage() {}
 
 func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[9]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1328,7 @@ func (x *AssessFlowRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessFlowRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessFlowRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{9}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AssessFlowRiskResponse) GetRisk() *v1.Risk {
@@ -1292,7 +1358,7 @@ type PlanStepsRequest struct {
 
 func (x *PlanStepsRequest) Reset() {
 	*x = PlanStepsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1370,7 @@ func (x *PlanStepsRequest) String() string {
 func (*PlanStepsRequest) ProtoMessage() {}
 
 func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[10]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1383,7 @@ func (x *PlanStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsRequest.ProtoReflect.Descriptor instead.
 func (*PlanStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{10}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanStepsRequest) GetContext() *TaskContext {
@@ -1364,7 +1430,7 @@ type PlanStepsResponse struct {
 
 func (x *PlanStepsResponse) Reset() {
 	*x = PlanStepsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1442,7 @@ func (x *PlanStepsResponse) String() string {
 func (*PlanStepsResponse) ProtoMessage() {}
 
 func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[11]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1455,7 @@ func (x *PlanStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStepsResponse.ProtoReflect.Descriptor instead.
 func (*PlanStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{11}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PlanStepsResponse) GetSteps() []*PlannedStep {
@@ -1468,7 +1534,7 @@ type StreamPlanStepsRequest struct {
 
 func (x *StreamPlanStepsRequest) Reset() {
 	*x = StreamPlanStepsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1546,7 @@ func (x *StreamPlanStepsRequest) String() string {
 func (*StreamPlanStepsRequest) ProtoMessage() {}
 
 func (x *StreamPlanStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[12]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1559,7 @@ func (x *StreamPlanStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlanStepsRequest.ProtoReflect.Descriptor instead.
 func (*StreamPlanStepsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{12}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StreamPlanStepsRequest) GetContext() *TaskContext {
@@ -1526,7 +1592,7 @@ type StreamPlanStepsResponse struct {
 
 func (x *StreamPlanStepsResponse) Reset() {
 	*x = StreamPlanStepsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1538,7 +1604,7 @@ func (x *StreamPlanStepsResponse) String() string {
 func (*StreamPlanStepsResponse) ProtoMessage() {}
 
 func (x *StreamPlanStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[13]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1551,7 +1617,7 @@ func (x *StreamPlanStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPlanStepsResponse.ProtoReflect.Descriptor instead.
 func (*StreamPlanStepsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{13}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StreamPlanStepsResponse) GetPiece() isStreamPlanStepsResponse_Piece {
@@ -1609,7 +1675,7 @@ type CreateNextStepRequest struct {
 
 func (x *CreateNextStepRequest) Reset() {
 	*x = CreateNextStepRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1687,7 @@ func (x *CreateNextStepRequest) String() string {
 func (*CreateNextStepRequest) ProtoMessage() {}
 
 func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[14]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1700,7 @@ func (x *CreateNextStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepRequest.ProtoReflect.Descriptor instead.
 func (*CreateNextStepRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{14}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateNextStepRequest) GetContext() *TaskContext {
@@ -1659,7 +1725,7 @@ type CreateNextStepResponse struct {
 
 func (x *CreateNextStepResponse) Reset() {
 	*x = CreateNextStepResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1737,7 @@ func (x *CreateNextStepResponse) String() string {
 func (*CreateNextStepResponse) ProtoMessage() {}
 
 func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[15]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1750,7 @@ func (x *CreateNextStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNextStepResponse.ProtoReflect.Descriptor instead.
 func (*CreateNextStepResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{15}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateNextStepResponse) GetToolId() string {
@@ -1727,7 +1793,7 @@ type GetFirstInputParamsRequest struct {
 
 func (x *GetFirstInputParamsRequest) Reset() {
 	*x = GetFirstInputParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1805,7 @@ func (x *GetFirstInputParamsRequest) String() string {
 func (*GetFirstInputParamsRequest) ProtoMessage() {}
 
 func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[16]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1818,7 @@ func (x *GetFirstInputParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{16}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetFirstInputParamsRequest) GetContext() *TaskContext {
@@ -1805,7 +1871,7 @@ type GetFirstInputParamsResponse struct {
 
 func (x *GetFirstInputParamsResponse) Reset() {
 	*x = GetFirstInputParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1883,7 @@ func (x *GetFirstInputParamsResponse) String() string {
 func (*GetFirstInputParamsResponse) ProtoMessage() {}
 
 func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[17]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1896,7 @@ func (x *GetFirstInputParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFirstInputParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetFirstInputParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{17}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetFirstInputParamsResponse) GetInputJson() string {
@@ -1875,7 +1941,7 @@ type FillParamsRequest struct {
 
 func (x *FillParamsRequest) Reset() {
 	*x = FillParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1953,7 @@ func (x *FillParamsRequest) String() string {
 func (*FillParamsRequest) ProtoMessage() {}
 
 func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[18]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1966,7 @@ func (x *FillParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsRequest.ProtoReflect.Descriptor instead.
 func (*FillParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{18}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FillParamsRequest) GetContext() *TaskContext {
@@ -1958,7 +2024,7 @@ type FillParamsResponse struct {
 
 func (x *FillParamsResponse) Reset() {
 	*x = FillParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2036,7 @@ func (x *FillParamsResponse) String() string {
 func (*FillParamsResponse) ProtoMessage() {}
 
 func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[19]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2049,7 @@ func (x *FillParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillParamsResponse.ProtoReflect.Descriptor instead.
 func (*FillParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{19}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FillParamsResponse) GetInputJson() string {
@@ -2015,7 +2081,7 @@ type AssessToolRiskRequest struct {
 
 func (x *AssessToolRiskRequest) Reset() {
 	*x = AssessToolRiskRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2093,7 @@ func (x *AssessToolRiskRequest) String() string {
 func (*AssessToolRiskRequest) ProtoMessage() {}
 
 func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[20]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2106,7 @@ func (x *AssessToolRiskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskRequest.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{20}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AssessToolRiskRequest) GetContext() *TaskContext {
@@ -2077,7 +2143,7 @@ type AssessToolRiskResponse struct {
 
 func (x *AssessToolRiskResponse) Reset() {
 	*x = AssessToolRiskResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2155,7 @@ func (x *AssessToolRiskResponse) String() string {
 func (*AssessToolRiskResponse) ProtoMessage() {}
 
 func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[21]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2168,7 @@ func (x *AssessToolRiskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssessToolRiskResponse.ProtoReflect.Descriptor instead.
 func (*AssessToolRiskResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{21}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AssessToolRiskResponse) GetRisk() *v1.Risk {
@@ -2136,7 +2202,7 @@ type IsParamErrorRequest struct {
 
 func (x *IsParamErrorRequest) Reset() {
 	*x = IsParamErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2214,7 @@ func (x *IsParamErrorRequest) String() string {
 func (*IsParamErrorRequest) ProtoMessage() {}
 
 func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[22]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2227,7 @@ func (x *IsParamErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorRequest.ProtoReflect.Descriptor instead.
 func (*IsParamErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{22}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *IsParamErrorRequest) GetContext() *TaskContext {
@@ -2205,7 +2271,7 @@ type IsParamErrorResponse struct {
 
 func (x *IsParamErrorResponse) Reset() {
 	*x = IsParamErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2283,7 @@ func (x *IsParamErrorResponse) String() string {
 func (*IsParamErrorResponse) ProtoMessage() {}
 
 func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[23]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2296,7 @@ func (x *IsParamErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsParamErrorResponse.ProtoReflect.Descriptor instead.
 func (*IsParamErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{23}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *IsParamErrorResponse) GetIsParamError() bool {
@@ -2264,7 +2330,7 @@ type DescribeErrorRequest struct {
 
 func (x *DescribeErrorRequest) Reset() {
 	*x = DescribeErrorRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2342,7 @@ func (x *DescribeErrorRequest) String() string {
 func (*DescribeErrorRequest) ProtoMessage() {}
 
 func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[24]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2355,7 @@ func (x *DescribeErrorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorRequest.ProtoReflect.Descriptor instead.
 func (*DescribeErrorRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{24}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DescribeErrorRequest) GetContext() *TaskContext {
@@ -2333,7 +2399,7 @@ type DescribeErrorResponse struct {
 
 func (x *DescribeErrorResponse) Reset() {
 	*x = DescribeErrorResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2411,7 @@ func (x *DescribeErrorResponse) String() string {
 func (*DescribeErrorResponse) ProtoMessage() {}
 
 func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[25]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2424,7 @@ func (x *DescribeErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeErrorResponse.ProtoReflect.Descriptor instead.
 func (*DescribeErrorResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{25}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DescribeErrorResponse) GetMessage() string {
@@ -2392,7 +2458,7 @@ type GetMissingParamsRequest struct {
 
 func (x *GetMissingParamsRequest) Reset() {
 	*x = GetMissingParamsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2470,7 @@ func (x *GetMissingParamsRequest) String() string {
 func (*GetMissingParamsRequest) ProtoMessage() {}
 
 func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[26]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2483,7 @@ func (x *GetMissingParamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsRequest.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{26}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMissingParamsRequest) GetContext() *TaskContext {
@@ -2461,7 +2527,7 @@ type GetMissingParamsResponse struct {
 
 func (x *GetMissingParamsResponse) Reset() {
 	*x = GetMissingParamsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2539,7 @@ func (x *GetMissingParamsResponse) String() string {
 func (*GetMissingParamsResponse) ProtoMessage() {}
 
 func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[27]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2552,7 @@ func (x *GetMissingParamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMissingParamsResponse.ProtoReflect.Descriptor instead.
 func (*GetMissingParamsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{27}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetMissingParamsResponse) GetSchemaJson() string {
@@ -2520,7 +2586,7 @@ type GenerateAnswerRequest struct {
 
 func (x *GenerateAnswerRequest) Reset() {
 	*x = GenerateAnswerRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2598,7 @@ func (x *GenerateAnswerRequest) String() string {
 func (*GenerateAnswerRequest) ProtoMessage() {}
 
 func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[28]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2611,7 @@ func (x *GenerateAnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerRequest.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{28}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GenerateAnswerRequest) GetContext() *TaskContext {
@@ -2591,7 +2657,7 @@ type GenerateAnswerResponse struct {
 
 func (x *GenerateAnswerResponse) Reset() {
 	*x = GenerateAnswerResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2669,7 @@ func (x *GenerateAnswerResponse) String() string {
 func (*GenerateAnswerResponse) ProtoMessage() {}
 
 func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[29]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2682,7 @@ func (x *GenerateAnswerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateAnswerResponse.ProtoReflect.Descriptor instead.
 func (*GenerateAnswerResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{29}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GenerateAnswerResponse) GetText() string {
@@ -2655,7 +2721,7 @@ type CreatePlanRequest struct {
 
 func (x *CreatePlanRequest) Reset() {
 	*x = CreatePlanRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2733,7 @@ func (x *CreatePlanRequest) String() string {
 func (*CreatePlanRequest) ProtoMessage() {}
 
 func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[30]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2746,7 @@ func (x *CreatePlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanRequest.ProtoReflect.Descriptor instead.
 func (*CreatePlanRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{30}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreatePlanRequest) GetContext() *TaskContext {
@@ -2721,7 +2787,7 @@ type CreatePlanResponse struct {
 
 func (x *CreatePlanResponse) Reset() {
 	*x = CreatePlanResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2799,7 @@ func (x *CreatePlanResponse) String() string {
 func (*CreatePlanResponse) ProtoMessage() {}
 
 func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[31]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2812,7 @@ func (x *CreatePlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreatePlanResponse.ProtoReflect.Descriptor instead.
 func (*CreatePlanResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{31}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreatePlanResponse) GetMainTask() string {
@@ -2798,7 +2864,7 @@ type Subtask struct {
 
 func (x *Subtask) Reset() {
 	*x = Subtask{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2876,7 @@ func (x *Subtask) String() string {
 func (*Subtask) ProtoMessage() {}
 
 func (x *Subtask) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[32]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2889,7 @@ func (x *Subtask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtask.ProtoReflect.Descriptor instead.
 func (*Subtask) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{32}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Subtask) GetId() string {
@@ -2885,7 +2951,7 @@ type SubtaskState struct {
 
 func (x *SubtaskState) Reset() {
 	*x = SubtaskState{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2963,7 @@ func (x *SubtaskState) String() string {
 func (*SubtaskState) ProtoMessage() {}
 
 func (x *SubtaskState) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[33]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +2976,7 @@ func (x *SubtaskState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubtaskState.ProtoReflect.Descriptor instead.
 func (*SubtaskState) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{33}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SubtaskState) GetId() string {
@@ -2956,7 +3022,7 @@ type Reflection struct {
 
 func (x *Reflection) Reset() {
 	*x = Reflection{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3034,7 @@ func (x *Reflection) String() string {
 func (*Reflection) ProtoMessage() {}
 
 func (x *Reflection) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[34]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3047,7 @@ func (x *Reflection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reflection.ProtoReflect.Descriptor instead.
 func (*Reflection) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{34}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reflection) GetDone() bool {
@@ -3022,7 +3088,7 @@ type PlanChange struct {
 
 func (x *PlanChange) Reset() {
 	*x = PlanChange{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +3100,7 @@ func (x *PlanChange) String() string {
 func (*PlanChange) ProtoMessage() {}
 
 func (x *PlanChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[35]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +3113,7 @@ func (x *PlanChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanChange.ProtoReflect.Descriptor instead.
 func (*PlanChange) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{35}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanChange) GetAdd() []*Subtask {
@@ -3100,7 +3166,7 @@ type ThinkRequest struct {
 
 func (x *ThinkRequest) Reset() {
 	*x = ThinkRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3178,7 @@ func (x *ThinkRequest) String() string {
 func (*ThinkRequest) ProtoMessage() {}
 
 func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[36]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3191,7 @@ func (x *ThinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkRequest.ProtoReflect.Descriptor instead.
 func (*ThinkRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{36}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ThinkRequest) GetContext() *TaskContext {
@@ -3186,7 +3252,7 @@ type ThinkResponse struct {
 
 func (x *ThinkResponse) Reset() {
 	*x = ThinkResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3264,7 @@ func (x *ThinkResponse) String() string {
 func (*ThinkResponse) ProtoMessage() {}
 
 func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[37]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3277,7 @@ func (x *ThinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResponse.ProtoReflect.Descriptor instead.
 func (*ThinkResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{37}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ThinkResponse) GetPiece() isThinkResponse_Piece {
@@ -3278,7 +3344,7 @@ type ThinkResult struct {
 
 func (x *ThinkResult) Reset() {
 	*x = ThinkResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3356,7 @@ func (x *ThinkResult) String() string {
 func (*ThinkResult) ProtoMessage() {}
 
 func (x *ThinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[38]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3369,7 @@ func (x *ThinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThinkResult.ProtoReflect.Descriptor instead.
 func (*ThinkResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{38}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ThinkResult) GetThought() string {
@@ -3358,7 +3424,7 @@ type ReflectRequest struct {
 
 func (x *ReflectRequest) Reset() {
 	*x = ReflectRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3370,7 +3436,7 @@ func (x *ReflectRequest) String() string {
 func (*ReflectRequest) ProtoMessage() {}
 
 func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[39]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3383,7 +3449,7 @@ func (x *ReflectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectRequest.ProtoReflect.Descriptor instead.
 func (*ReflectRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{39}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReflectRequest) GetContext() *TaskContext {
@@ -3433,7 +3499,7 @@ type ReflectResponse struct {
 
 func (x *ReflectResponse) Reset() {
 	*x = ReflectResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3511,7 @@ func (x *ReflectResponse) String() string {
 func (*ReflectResponse) ProtoMessage() {}
 
 func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[40]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3524,7 @@ func (x *ReflectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReflectResponse.ProtoReflect.Descriptor instead.
 func (*ReflectResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{40}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReflectResponse) GetDone() bool {
@@ -3511,7 +3577,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3589,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[41]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3602,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{41}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DecideRequest) GetContext() *TaskContext {
@@ -3579,7 +3645,7 @@ type DecideResponse struct {
 
 func (x *DecideResponse) Reset() {
 	*x = DecideResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3657,7 @@ func (x *DecideResponse) String() string {
 func (*DecideResponse) ProtoMessage() {}
 
 func (x *DecideResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[42]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3670,7 @@ func (x *DecideResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideResponse.ProtoReflect.Descriptor instead.
 func (*DecideResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{42}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DecideResponse) GetDecision() Decision {
@@ -3653,7 +3719,7 @@ type SelectToolsRequest struct {
 
 func (x *SelectToolsRequest) Reset() {
 	*x = SelectToolsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3731,7 @@ func (x *SelectToolsRequest) String() string {
 func (*SelectToolsRequest) ProtoMessage() {}
 
 func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[43]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3744,7 @@ func (x *SelectToolsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsRequest.ProtoReflect.Descriptor instead.
 func (*SelectToolsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{43}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SelectToolsRequest) GetContext() *TaskContext {
@@ -3701,7 +3767,7 @@ type SelectToolsResponse struct {
 
 func (x *SelectToolsResponse) Reset() {
 	*x = SelectToolsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3779,7 @@ func (x *SelectToolsResponse) String() string {
 func (*SelectToolsResponse) ProtoMessage() {}
 
 func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[44]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3792,7 @@ func (x *SelectToolsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelectToolsResponse.ProtoReflect.Descriptor instead.
 func (*SelectToolsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{44}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SelectToolsResponse) GetSteps() []*PlannedStep {
@@ -3739,6 +3805,116 @@ func (x *SelectToolsResponse) GetSteps() []*PlannedStep {
 func (x *SelectToolsResponse) GetUsage() *v1.Usage {
 	if x != nil {
 		return x.Usage
+	}
+	return nil
+}
+
+// RankToolsRequest asks which tools match a text.
+type RankToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tools to choose from. Their ids, names, titles, descriptions and input schemas are read.
+	Tools []*v1.Tool `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What the tools are looked for with, in English or Chinese.
+	Query string `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
+	// How many tools are wanted at most; 8 if 0.
+	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankToolsRequest) Reset() {
+	*x = RankToolsRequest{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankToolsRequest) ProtoMessage() {}
+
+func (x *RankToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankToolsRequest.ProtoReflect.Descriptor instead.
+func (*RankToolsRequest) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *RankToolsRequest) GetTools() []*v1.Tool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *RankToolsRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *RankToolsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// RankToolsResponse is the tools that match.
+type RankToolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their ids, best first; none if no tool has a word of the query or one like it.
+	ToolIds       []string `protobuf:"bytes,1,rep,name=tool_ids,json=toolIds,proto3" json:"tool_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankToolsResponse) Reset() {
+	*x = RankToolsResponse{}
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankToolsResponse) ProtoMessage() {}
+
+func (x *RankToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankToolsResponse.ProtoReflect.Descriptor instead.
+func (*RankToolsResponse) Descriptor() ([]byte, []int) {
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RankToolsResponse) GetToolIds() []string {
+	if x != nil {
+		return x.ToolIds
 	}
 	return nil
 }
@@ -3761,7 +3937,7 @@ type SummarizeMemoryRequest struct {
 
 func (x *SummarizeMemoryRequest) Reset() {
 	*x = SummarizeMemoryRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3949,7 @@ func (x *SummarizeMemoryRequest) String() string {
 func (*SummarizeMemoryRequest) ProtoMessage() {}
 
 func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[45]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3962,7 @@ func (x *SummarizeMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{45}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SummarizeMemoryRequest) GetContext() *TaskContext {
@@ -3832,7 +4008,7 @@ type SummarizeMemoryResponse struct {
 
 func (x *SummarizeMemoryResponse) Reset() {
 	*x = SummarizeMemoryResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4020,7 @@ func (x *SummarizeMemoryResponse) String() string {
 func (*SummarizeMemoryResponse) ProtoMessage() {}
 
 func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[46]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4033,7 @@ func (x *SummarizeMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizeMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SummarizeMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{46}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SummarizeMemoryResponse) GetSummary() string {
@@ -3898,7 +4074,7 @@ type RespondRequest struct {
 
 func (x *RespondRequest) Reset() {
 	*x = RespondRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +4086,7 @@ func (x *RespondRequest) String() string {
 func (*RespondRequest) ProtoMessage() {}
 
 func (x *RespondRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[47]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4099,7 @@ func (x *RespondRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RespondRequest.ProtoReflect.Descriptor instead.
 func (*RespondRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{47}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RespondRequest) GetContext() *TaskContext {
@@ -3972,7 +4148,7 @@ type RespondResponse struct {
 
 func (x *RespondResponse) Reset() {
 	*x = RespondResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4160,7 @@ func (x *RespondResponse) String() string {
 func (*RespondResponse) ProtoMessage() {}
 
 func (x *RespondResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[48]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4173,7 @@ func (x *RespondResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RespondResponse.ProtoReflect.Descriptor instead.
 func (*RespondResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{48}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RespondResponse) GetDecision() RespondDecision {
@@ -4041,7 +4217,7 @@ type CheckPlaybookRequest struct {
 
 func (x *CheckPlaybookRequest) Reset() {
 	*x = CheckPlaybookRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4229,7 @@ func (x *CheckPlaybookRequest) String() string {
 func (*CheckPlaybookRequest) ProtoMessage() {}
 
 func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[49]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4242,7 @@ func (x *CheckPlaybookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookRequest.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{49}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CheckPlaybookRequest) GetPlaybook() string {
@@ -4102,7 +4278,7 @@ type CheckPlaybookResponse struct {
 
 func (x *CheckPlaybookResponse) Reset() {
 	*x = CheckPlaybookResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4290,7 @@ func (x *CheckPlaybookResponse) String() string {
 func (*CheckPlaybookResponse) ProtoMessage() {}
 
 func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[50]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4303,7 @@ func (x *CheckPlaybookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPlaybookResponse.ProtoReflect.Descriptor instead.
 func (*CheckPlaybookResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{50}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CheckPlaybookResponse) GetName() string {
@@ -4197,7 +4373,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4385,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[51]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4398,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{51}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GenerateRequest) GetModel() string {
@@ -4317,7 +4493,7 @@ type ModelTool struct {
 
 func (x *ModelTool) Reset() {
 	*x = ModelTool{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4505,7 @@ func (x *ModelTool) String() string {
 func (*ModelTool) ProtoMessage() {}
 
 func (x *ModelTool) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[52]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4518,7 @@ func (x *ModelTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTool.ProtoReflect.Descriptor instead.
 func (*ModelTool) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{52}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ModelTool) GetName() string {
@@ -4379,7 +4555,7 @@ type ModelMessage struct {
 
 func (x *ModelMessage) Reset() {
 	*x = ModelMessage{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +4567,7 @@ func (x *ModelMessage) String() string {
 func (*ModelMessage) ProtoMessage() {}
 
 func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[53]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +4580,7 @@ func (x *ModelMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
 func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{53}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ModelMessage) GetRole() ModelRole {
@@ -4440,7 +4616,7 @@ type ModelPart struct {
 
 func (x *ModelPart) Reset() {
 	*x = ModelPart{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4628,7 @@ func (x *ModelPart) String() string {
 func (*ModelPart) ProtoMessage() {}
 
 func (x *ModelPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[54]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +4641,7 @@ func (x *ModelPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPart.ProtoReflect.Descriptor instead.
 func (*ModelPart) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{54}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ModelPart) GetPart() isModelPart_Part {
@@ -4572,7 +4748,7 @@ type ModelMedia struct {
 
 func (x *ModelMedia) Reset() {
 	*x = ModelMedia{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4760,7 @@ func (x *ModelMedia) String() string {
 func (*ModelMedia) ProtoMessage() {}
 
 func (x *ModelMedia) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[55]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4773,7 @@ func (x *ModelMedia) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelMedia.ProtoReflect.Descriptor instead.
 func (*ModelMedia) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{55}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ModelMedia) GetMimeType() string {
@@ -4629,7 +4805,7 @@ type ModelToolCall struct {
 
 func (x *ModelToolCall) Reset() {
 	*x = ModelToolCall{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4817,7 @@ func (x *ModelToolCall) String() string {
 func (*ModelToolCall) ProtoMessage() {}
 
 func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[56]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4830,7 @@ func (x *ModelToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolCall.ProtoReflect.Descriptor instead.
 func (*ModelToolCall) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{56}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ModelToolCall) GetId() string {
@@ -4693,7 +4869,7 @@ type ModelToolResult struct {
 
 func (x *ModelToolResult) Reset() {
 	*x = ModelToolResult{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4881,7 @@ func (x *ModelToolResult) String() string {
 func (*ModelToolResult) ProtoMessage() {}
 
 func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[57]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4894,7 @@ func (x *ModelToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelToolResult.ProtoReflect.Descriptor instead.
 func (*ModelToolResult) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{57}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ModelToolResult) GetCallId() string {
@@ -4759,7 +4935,7 @@ type GenerateResponse struct {
 
 func (x *GenerateResponse) Reset() {
 	*x = GenerateResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4947,7 @@ func (x *GenerateResponse) String() string {
 func (*GenerateResponse) ProtoMessage() {}
 
 func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[58]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4960,7 @@ func (x *GenerateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateResponse.ProtoReflect.Descriptor instead.
 func (*GenerateResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{58}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GenerateResponse) GetPiece() isGenerateResponse_Piece {
@@ -4863,7 +5039,7 @@ type GenerateEnd struct {
 
 func (x *GenerateEnd) Reset() {
 	*x = GenerateEnd{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5051,7 @@ func (x *GenerateEnd) String() string {
 func (*GenerateEnd) ProtoMessage() {}
 
 func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[59]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5064,7 @@ func (x *GenerateEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateEnd.ProtoReflect.Descriptor instead.
 func (*GenerateEnd) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{59}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GenerateEnd) GetStopReason() StopReason {
@@ -4931,7 +5107,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5119,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[60]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5132,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{60}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListModelsRequest) GetName() string {
@@ -4977,7 +5153,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5165,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[61]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5178,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{61}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -5035,7 +5211,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5223,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_pawl_planner_v1_planner_proto_msgTypes[62]
+	mi := &file_pawl_planner_v1_planner_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5236,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{62}
+	return file_pawl_planner_v1_planner_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Model) GetName() string {
@@ -5116,7 +5292,7 @@ var File_pawl_planner_v1_planner_proto protoreflect.FileDescriptor
 
 const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\n" +
-	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\"\x9b\a\n" +
+	"\x1dpawl/planner/v1/planner.proto\x12\x0fpawl.planner.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bpawl/common/v1/common.proto\x1a\x1bpawl/common/v1/limits.proto\"\xd1\a\n" +
 	"\vTaskContext\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04goal\x18\x02 \x01(\tR\x04goal\x124\n" +
@@ -5142,10 +5318,14 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"agent_name\x18\x14 \x01(\tR\tagentName\x12\x18\n" +
 	"\aspeaker\x18\x15 \x01(\tR\aspeaker\x128\n" +
 	"\bmessages\x18\x16 \x03(\v2\x1c.pawl.planner.v1.ChatMessageR\bmessages\x121\n" +
-	"\x14conversation_summary\x18\x17 \x01(\tR\x13conversationSummaryB\x13\n" +
+	"\x14conversation_summary\x18\x17 \x01(\tR\x13conversationSummary\x124\n" +
+	"\bcatalogs\x18\x18 \x03(\v2\x18.pawl.planner.v1.CatalogR\bcatalogsB\x13\n" +
 	"\x11_model_calls_leftB\x0e\n" +
 	"\f_tokens_leftB\x15\n" +
-	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"V\n" +
+	"\x13_cost_nano_usd_leftJ\x04\b\f\x10\rJ\x04\b\r\x10\x0eR\x11input_tokens_leftR\x12output_tokens_left\"I\n" +
+	"\aCatalog\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\tR\x04hash\x12*\n" +
+	"\x05tools\x18\x02 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\"V\n" +
 	"\vChatMessage\x12\x16\n" +
 	"\x06sender\x18\x01 \x01(\tR\x06sender\x12\x1b\n" +
 	"\tfrom_self\x18\x02 \x01(\bR\bfromSelf\x12\x12\n" +
@@ -5373,7 +5553,14 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\"v\n" +
 	"\x13SelectToolsResponse\x122\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1c.pawl.planner.v1.PlannedStepR\x05steps\x12+\n" +
-	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\xf9\x01\n" +
+	"\x05usage\x18\x02 \x01(\v2\x15.pawl.common.v1.UsageR\x05usage\"\x80\x01\n" +
+	"\x10RankToolsRequest\x12*\n" +
+	"\x05tools\x18\x01 \x03(\v2\x14.pawl.common.v1.ToolR\x05tools\x12 \n" +
+	"\x05query\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90NR\x05query\x12\x1e\n" +
+	"\x05limit\x18\x03 \x01(\rB\b\xbaH\x05*\x03\x18\xe8\aR\x05limit\".\n" +
+	"\x11RankToolsResponse\x12\x19\n" +
+	"\btool_ids\x18\x01 \x03(\tR\atoolIds\"\xf9\x01\n" +
 	"\x16SummarizeMemoryRequest\x12>\n" +
 	"\acontext\x18\x01 \x01(\v2\x1c.pawl.planner.v1.TaskContextB\x06\xbaH\x03\xc8\x01\x01R\acontext\x12D\n" +
 	"\bmessages\x18\x02 \x03(\v2\x1d.pawl.planner.v1.ModelMessageB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bmessages\x12<\n" +
@@ -5517,7 +5704,7 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x16STOP_REASON_MAX_TOKENS\x10\x02\x12\x1d\n" +
 	"\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x17\n" +
 	"\x13STOP_REASON_REFUSED\x10\x04\x12\x1a\n" +
-	"\x16STOP_REASON_TOOL_CALLS\x10\x052\x9d\x16\n" +
+	"\x16STOP_REASON_TOOL_CALLS\x10\x052\x93\x17\n" +
 	"\x0ePlannerService\x12|\n" +
 	"\vGetFlowName\x12#.pawl.planner.v1.GetFlowNameRequest\x1a$.pawl.planner.v1.GetFlowNameResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:getFlowName\x12\x88\x01\n" +
 	"\x0eAssessFlowRisk\x12&.pawl.planner.v1.AssessFlowRiskRequest\x1a'.pawl.planner.v1.AssessFlowRiskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/planner:assessFlowRisk\x12t\n" +
@@ -5537,7 +5724,8 @@ const file_pawl_planner_v1_planner_proto_rawDesc = "" +
 	"\x05Think\x12\x1d.pawl.planner.v1.ThinkRequest\x1a\x1e.pawl.planner.v1.ThinkResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/planner:think0\x01\x12l\n" +
 	"\aReflect\x12\x1f.pawl.planner.v1.ReflectRequest\x1a .pawl.planner.v1.ReflectResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/planner:reflect\x12h\n" +
 	"\x06Decide\x12\x1e.pawl.planner.v1.DecideRequest\x1a\x1f.pawl.planner.v1.DecideResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/planner:decide\x12|\n" +
-	"\vSelectTools\x12#.pawl.planner.v1.SelectToolsRequest\x1a$.pawl.planner.v1.SelectToolsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:selectTools\x12\x8c\x01\n" +
+	"\vSelectTools\x12#.pawl.planner.v1.SelectToolsRequest\x1a$.pawl.planner.v1.SelectToolsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/planner:selectTools\x12t\n" +
+	"\tRankTools\x12!.pawl.planner.v1.RankToolsRequest\x1a\".pawl.planner.v1.RankToolsResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\"\x15/v1/planner:rankTools\x12\x8c\x01\n" +
 	"\x0fSummarizeMemory\x12'.pawl.planner.v1.SummarizeMemoryRequest\x1a(.pawl.planner.v1.SummarizeMemoryResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/planner:summarizeMemory\x12l\n" +
 	"\aRespond\x12\x1f.pawl.planner.v1.RespondRequest\x1a .pawl.planner.v1.RespondResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/planner:respond\x12\x84\x01\n" +
 	"\rCheckPlaybook\x12%.pawl.planner.v1.CheckPlaybookRequest\x1a&.pawl.planner.v1.CheckPlaybookResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/planner:checkPlaybook\x12r\n" +
@@ -5559,7 +5747,7 @@ func file_pawl_planner_v1_planner_proto_rawDescGZIP() []byte {
 }
 
 var file_pawl_planner_v1_planner_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_pawl_planner_v1_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(StepResult)(0),                     // 0: pawl.planner.v1.StepResult
 	(GoalResult)(0),                     // 1: pawl.planner.v1.GoalResult
@@ -5569,212 +5757,220 @@ var file_pawl_planner_v1_planner_proto_goTypes = []any{
 	(ModelRole)(0),                      // 5: pawl.planner.v1.ModelRole
 	(StopReason)(0),                     // 6: pawl.planner.v1.StopReason
 	(*TaskContext)(nil),                 // 7: pawl.planner.v1.TaskContext
-	(*ChatMessage)(nil),                 // 8: pawl.planner.v1.ChatMessage
-	(*Memory)(nil),                      // 9: pawl.planner.v1.Memory
-	(*HistoryEntry)(nil),                // 10: pawl.planner.v1.HistoryEntry
-	(*Round)(nil),                       // 11: pawl.planner.v1.Round
-	(*PlannedStep)(nil),                 // 12: pawl.planner.v1.PlannedStep
-	(*GetFlowNameRequest)(nil),          // 13: pawl.planner.v1.GetFlowNameRequest
-	(*GetFlowNameResponse)(nil),         // 14: pawl.planner.v1.GetFlowNameResponse
-	(*AssessFlowRiskRequest)(nil),       // 15: pawl.planner.v1.AssessFlowRiskRequest
-	(*AssessFlowRiskResponse)(nil),      // 16: pawl.planner.v1.AssessFlowRiskResponse
-	(*PlanStepsRequest)(nil),            // 17: pawl.planner.v1.PlanStepsRequest
-	(*PlanStepsResponse)(nil),           // 18: pawl.planner.v1.PlanStepsResponse
-	(*StreamPlanStepsRequest)(nil),      // 19: pawl.planner.v1.StreamPlanStepsRequest
-	(*StreamPlanStepsResponse)(nil),     // 20: pawl.planner.v1.StreamPlanStepsResponse
-	(*CreateNextStepRequest)(nil),       // 21: pawl.planner.v1.CreateNextStepRequest
-	(*CreateNextStepResponse)(nil),      // 22: pawl.planner.v1.CreateNextStepResponse
-	(*GetFirstInputParamsRequest)(nil),  // 23: pawl.planner.v1.GetFirstInputParamsRequest
-	(*GetFirstInputParamsResponse)(nil), // 24: pawl.planner.v1.GetFirstInputParamsResponse
-	(*FillParamsRequest)(nil),           // 25: pawl.planner.v1.FillParamsRequest
-	(*FillParamsResponse)(nil),          // 26: pawl.planner.v1.FillParamsResponse
-	(*AssessToolRiskRequest)(nil),       // 27: pawl.planner.v1.AssessToolRiskRequest
-	(*AssessToolRiskResponse)(nil),      // 28: pawl.planner.v1.AssessToolRiskResponse
-	(*IsParamErrorRequest)(nil),         // 29: pawl.planner.v1.IsParamErrorRequest
-	(*IsParamErrorResponse)(nil),        // 30: pawl.planner.v1.IsParamErrorResponse
-	(*DescribeErrorRequest)(nil),        // 31: pawl.planner.v1.DescribeErrorRequest
-	(*DescribeErrorResponse)(nil),       // 32: pawl.planner.v1.DescribeErrorResponse
-	(*GetMissingParamsRequest)(nil),     // 33: pawl.planner.v1.GetMissingParamsRequest
-	(*GetMissingParamsResponse)(nil),    // 34: pawl.planner.v1.GetMissingParamsResponse
-	(*GenerateAnswerRequest)(nil),       // 35: pawl.planner.v1.GenerateAnswerRequest
-	(*GenerateAnswerResponse)(nil),      // 36: pawl.planner.v1.GenerateAnswerResponse
-	(*CreatePlanRequest)(nil),           // 37: pawl.planner.v1.CreatePlanRequest
-	(*CreatePlanResponse)(nil),          // 38: pawl.planner.v1.CreatePlanResponse
-	(*Subtask)(nil),                     // 39: pawl.planner.v1.Subtask
-	(*SubtaskState)(nil),                // 40: pawl.planner.v1.SubtaskState
-	(*Reflection)(nil),                  // 41: pawl.planner.v1.Reflection
-	(*PlanChange)(nil),                  // 42: pawl.planner.v1.PlanChange
-	(*ThinkRequest)(nil),                // 43: pawl.planner.v1.ThinkRequest
-	(*ThinkResponse)(nil),               // 44: pawl.planner.v1.ThinkResponse
-	(*ThinkResult)(nil),                 // 45: pawl.planner.v1.ThinkResult
-	(*ReflectRequest)(nil),              // 46: pawl.planner.v1.ReflectRequest
-	(*ReflectResponse)(nil),             // 47: pawl.planner.v1.ReflectResponse
-	(*DecideRequest)(nil),               // 48: pawl.planner.v1.DecideRequest
-	(*DecideResponse)(nil),              // 49: pawl.planner.v1.DecideResponse
-	(*SelectToolsRequest)(nil),          // 50: pawl.planner.v1.SelectToolsRequest
-	(*SelectToolsResponse)(nil),         // 51: pawl.planner.v1.SelectToolsResponse
-	(*SummarizeMemoryRequest)(nil),      // 52: pawl.planner.v1.SummarizeMemoryRequest
-	(*SummarizeMemoryResponse)(nil),     // 53: pawl.planner.v1.SummarizeMemoryResponse
-	(*RespondRequest)(nil),              // 54: pawl.planner.v1.RespondRequest
-	(*RespondResponse)(nil),             // 55: pawl.planner.v1.RespondResponse
-	(*CheckPlaybookRequest)(nil),        // 56: pawl.planner.v1.CheckPlaybookRequest
-	(*CheckPlaybookResponse)(nil),       // 57: pawl.planner.v1.CheckPlaybookResponse
-	(*GenerateRequest)(nil),             // 58: pawl.planner.v1.GenerateRequest
-	(*ModelTool)(nil),                   // 59: pawl.planner.v1.ModelTool
-	(*ModelMessage)(nil),                // 60: pawl.planner.v1.ModelMessage
-	(*ModelPart)(nil),                   // 61: pawl.planner.v1.ModelPart
-	(*ModelMedia)(nil),                  // 62: pawl.planner.v1.ModelMedia
-	(*ModelToolCall)(nil),               // 63: pawl.planner.v1.ModelToolCall
-	(*ModelToolResult)(nil),             // 64: pawl.planner.v1.ModelToolResult
-	(*GenerateResponse)(nil),            // 65: pawl.planner.v1.GenerateResponse
-	(*GenerateEnd)(nil),                 // 66: pawl.planner.v1.GenerateEnd
-	(*ListModelsRequest)(nil),           // 67: pawl.planner.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 68: pawl.planner.v1.ListModelsResponse
-	(*Model)(nil),                       // 69: pawl.planner.v1.Model
-	(v1.Language)(0),                    // 70: pawl.common.v1.Language
-	(*v1.Tool)(nil),                     // 71: pawl.common.v1.Tool
-	(v1.Outcome)(0),                     // 72: pawl.common.v1.Outcome
-	(*v1.Risk)(nil),                     // 73: pawl.common.v1.Risk
-	(*v1.Usage)(nil),                    // 74: pawl.common.v1.Usage
-	(*v1.ModelBudget)(nil),              // 75: pawl.common.v1.ModelBudget
+	(*Catalog)(nil),                     // 8: pawl.planner.v1.Catalog
+	(*ChatMessage)(nil),                 // 9: pawl.planner.v1.ChatMessage
+	(*Memory)(nil),                      // 10: pawl.planner.v1.Memory
+	(*HistoryEntry)(nil),                // 11: pawl.planner.v1.HistoryEntry
+	(*Round)(nil),                       // 12: pawl.planner.v1.Round
+	(*PlannedStep)(nil),                 // 13: pawl.planner.v1.PlannedStep
+	(*GetFlowNameRequest)(nil),          // 14: pawl.planner.v1.GetFlowNameRequest
+	(*GetFlowNameResponse)(nil),         // 15: pawl.planner.v1.GetFlowNameResponse
+	(*AssessFlowRiskRequest)(nil),       // 16: pawl.planner.v1.AssessFlowRiskRequest
+	(*AssessFlowRiskResponse)(nil),      // 17: pawl.planner.v1.AssessFlowRiskResponse
+	(*PlanStepsRequest)(nil),            // 18: pawl.planner.v1.PlanStepsRequest
+	(*PlanStepsResponse)(nil),           // 19: pawl.planner.v1.PlanStepsResponse
+	(*StreamPlanStepsRequest)(nil),      // 20: pawl.planner.v1.StreamPlanStepsRequest
+	(*StreamPlanStepsResponse)(nil),     // 21: pawl.planner.v1.StreamPlanStepsResponse
+	(*CreateNextStepRequest)(nil),       // 22: pawl.planner.v1.CreateNextStepRequest
+	(*CreateNextStepResponse)(nil),      // 23: pawl.planner.v1.CreateNextStepResponse
+	(*GetFirstInputParamsRequest)(nil),  // 24: pawl.planner.v1.GetFirstInputParamsRequest
+	(*GetFirstInputParamsResponse)(nil), // 25: pawl.planner.v1.GetFirstInputParamsResponse
+	(*FillParamsRequest)(nil),           // 26: pawl.planner.v1.FillParamsRequest
+	(*FillParamsResponse)(nil),          // 27: pawl.planner.v1.FillParamsResponse
+	(*AssessToolRiskRequest)(nil),       // 28: pawl.planner.v1.AssessToolRiskRequest
+	(*AssessToolRiskResponse)(nil),      // 29: pawl.planner.v1.AssessToolRiskResponse
+	(*IsParamErrorRequest)(nil),         // 30: pawl.planner.v1.IsParamErrorRequest
+	(*IsParamErrorResponse)(nil),        // 31: pawl.planner.v1.IsParamErrorResponse
+	(*DescribeErrorRequest)(nil),        // 32: pawl.planner.v1.DescribeErrorRequest
+	(*DescribeErrorResponse)(nil),       // 33: pawl.planner.v1.DescribeErrorResponse
+	(*GetMissingParamsRequest)(nil),     // 34: pawl.planner.v1.GetMissingParamsRequest
+	(*GetMissingParamsResponse)(nil),    // 35: pawl.planner.v1.GetMissingParamsResponse
+	(*GenerateAnswerRequest)(nil),       // 36: pawl.planner.v1.GenerateAnswerRequest
+	(*GenerateAnswerResponse)(nil),      // 37: pawl.planner.v1.GenerateAnswerResponse
+	(*CreatePlanRequest)(nil),           // 38: pawl.planner.v1.CreatePlanRequest
+	(*CreatePlanResponse)(nil),          // 39: pawl.planner.v1.CreatePlanResponse
+	(*Subtask)(nil),                     // 40: pawl.planner.v1.Subtask
+	(*SubtaskState)(nil),                // 41: pawl.planner.v1.SubtaskState
+	(*Reflection)(nil),                  // 42: pawl.planner.v1.Reflection
+	(*PlanChange)(nil),                  // 43: pawl.planner.v1.PlanChange
+	(*ThinkRequest)(nil),                // 44: pawl.planner.v1.ThinkRequest
+	(*ThinkResponse)(nil),               // 45: pawl.planner.v1.ThinkResponse
+	(*ThinkResult)(nil),                 // 46: pawl.planner.v1.ThinkResult
+	(*ReflectRequest)(nil),              // 47: pawl.planner.v1.ReflectRequest
+	(*ReflectResponse)(nil),             // 48: pawl.planner.v1.ReflectResponse
+	(*DecideRequest)(nil),               // 49: pawl.planner.v1.DecideRequest
+	(*DecideResponse)(nil),              // 50: pawl.planner.v1.DecideResponse
+	(*SelectToolsRequest)(nil),          // 51: pawl.planner.v1.SelectToolsRequest
+	(*SelectToolsResponse)(nil),         // 52: pawl.planner.v1.SelectToolsResponse
+	(*RankToolsRequest)(nil),            // 53: pawl.planner.v1.RankToolsRequest
+	(*RankToolsResponse)(nil),           // 54: pawl.planner.v1.RankToolsResponse
+	(*SummarizeMemoryRequest)(nil),      // 55: pawl.planner.v1.SummarizeMemoryRequest
+	(*SummarizeMemoryResponse)(nil),     // 56: pawl.planner.v1.SummarizeMemoryResponse
+	(*RespondRequest)(nil),              // 57: pawl.planner.v1.RespondRequest
+	(*RespondResponse)(nil),             // 58: pawl.planner.v1.RespondResponse
+	(*CheckPlaybookRequest)(nil),        // 59: pawl.planner.v1.CheckPlaybookRequest
+	(*CheckPlaybookResponse)(nil),       // 60: pawl.planner.v1.CheckPlaybookResponse
+	(*GenerateRequest)(nil),             // 61: pawl.planner.v1.GenerateRequest
+	(*ModelTool)(nil),                   // 62: pawl.planner.v1.ModelTool
+	(*ModelMessage)(nil),                // 63: pawl.planner.v1.ModelMessage
+	(*ModelPart)(nil),                   // 64: pawl.planner.v1.ModelPart
+	(*ModelMedia)(nil),                  // 65: pawl.planner.v1.ModelMedia
+	(*ModelToolCall)(nil),               // 66: pawl.planner.v1.ModelToolCall
+	(*ModelToolResult)(nil),             // 67: pawl.planner.v1.ModelToolResult
+	(*GenerateResponse)(nil),            // 68: pawl.planner.v1.GenerateResponse
+	(*GenerateEnd)(nil),                 // 69: pawl.planner.v1.GenerateEnd
+	(*ListModelsRequest)(nil),           // 70: pawl.planner.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 71: pawl.planner.v1.ListModelsResponse
+	(*Model)(nil),                       // 72: pawl.planner.v1.Model
+	(v1.Language)(0),                    // 73: pawl.common.v1.Language
+	(*v1.Tool)(nil),                     // 74: pawl.common.v1.Tool
+	(v1.Outcome)(0),                     // 75: pawl.common.v1.Outcome
+	(*v1.Risk)(nil),                     // 76: pawl.common.v1.Risk
+	(*v1.Usage)(nil),                    // 77: pawl.common.v1.Usage
+	(*v1.ModelBudget)(nil),              // 78: pawl.common.v1.ModelBudget
 }
 var file_pawl_planner_v1_planner_proto_depIdxs = []int32{
-	70,  // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
-	71,  // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
-	10,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
-	11,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
-	9,   // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
-	8,   // 5: pawl.planner.v1.TaskContext.messages:type_name -> pawl.planner.v1.ChatMessage
-	0,   // 6: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
-	72,  // 7: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
-	73,  // 8: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
-	7,   // 9: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 10: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 11: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	73,  // 12: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	74,  // 13: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 14: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	12,  // 15: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	74,  // 16: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
-	73,  // 17: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
-	1,   // 18: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	9,   // 19: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
-	7,   // 20: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	18,  // 21: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
-	7,   // 22: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 23: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 24: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 25: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 26: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 27: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 28: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
-	73,  // 29: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
-	74,  // 30: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 31: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 32: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 33: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 34: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 35: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	74,  // 36: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 37: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
-	40,  // 38: pawl.planner.v1.GenerateAnswerRequest.subtasks:type_name -> pawl.planner.v1.SubtaskState
-	74,  // 39: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
-	1,   // 40: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
-	7,   // 41: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
-	39,  // 42: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
-	74,  // 43: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
-	73,  // 44: pawl.planner.v1.CreatePlanResponse.risk:type_name -> pawl.common.v1.Risk
-	39,  // 45: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
-	7,   // 46: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
-	39,  // 47: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
-	40,  // 48: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	45,  // 49: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
-	12,  // 50: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
-	74,  // 51: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
-	41,  // 52: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
-	42,  // 53: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
-	7,   // 54: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
-	39,  // 55: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
-	40,  // 56: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
-	74,  // 57: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
-	42,  // 58: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
-	7,   // 59: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
-	2,   // 60: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
-	74,  // 61: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 62: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
-	12,  // 63: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
-	74,  // 64: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 65: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
-	60,  // 66: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	74,  // 67: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
-	7,   // 68: pawl.planner.v1.RespondRequest.context:type_name -> pawl.planner.v1.TaskContext
-	3,   // 69: pawl.planner.v1.RespondResponse.decision:type_name -> pawl.planner.v1.RespondDecision
-	12,  // 70: pawl.planner.v1.RespondResponse.next_call:type_name -> pawl.planner.v1.PlannedStep
-	74,  // 71: pawl.planner.v1.RespondResponse.usage:type_name -> pawl.common.v1.Usage
-	60,  // 72: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
-	59,  // 73: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
-	4,   // 74: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
-	75,  // 75: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
-	5,   // 76: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
-	61,  // 77: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
-	62,  // 78: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
-	62,  // 79: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
-	63,  // 80: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	64,  // 81: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
-	66,  // 82: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
-	63,  // 83: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
-	6,   // 84: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
-	74,  // 85: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
-	69,  // 86: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
-	13,  // 87: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
-	15,  // 88: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
-	17,  // 89: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
-	19,  // 90: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
-	21,  // 91: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
-	23,  // 92: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
-	25,  // 93: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
-	27,  // 94: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
-	29,  // 95: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
-	31,  // 96: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
-	33,  // 97: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
-	35,  // 98: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
-	37,  // 99: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
-	43,  // 100: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
-	46,  // 101: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
-	48,  // 102: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
-	50,  // 103: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
-	52,  // 104: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
-	54,  // 105: pawl.planner.v1.PlannerService.Respond:input_type -> pawl.planner.v1.RespondRequest
-	56,  // 106: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
-	58,  // 107: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
-	67,  // 108: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
-	14,  // 109: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
-	16,  // 110: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
-	18,  // 111: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
-	20,  // 112: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
-	22,  // 113: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
-	24,  // 114: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
-	26,  // 115: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
-	28,  // 116: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
-	30,  // 117: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
-	32,  // 118: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
-	34,  // 119: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
-	36,  // 120: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
-	38,  // 121: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
-	44,  // 122: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
-	47,  // 123: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
-	49,  // 124: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
-	51,  // 125: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
-	53,  // 126: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
-	55,  // 127: pawl.planner.v1.PlannerService.Respond:output_type -> pawl.planner.v1.RespondResponse
-	57,  // 128: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
-	65,  // 129: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
-	68,  // 130: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
-	109, // [109:131] is the sub-list for method output_type
-	87,  // [87:109] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	73,  // 0: pawl.planner.v1.TaskContext.language:type_name -> pawl.common.v1.Language
+	74,  // 1: pawl.planner.v1.TaskContext.tools:type_name -> pawl.common.v1.Tool
+	11,  // 2: pawl.planner.v1.TaskContext.history:type_name -> pawl.planner.v1.HistoryEntry
+	12,  // 3: pawl.planner.v1.TaskContext.rounds:type_name -> pawl.planner.v1.Round
+	10,  // 4: pawl.planner.v1.TaskContext.memory:type_name -> pawl.planner.v1.Memory
+	9,   // 5: pawl.planner.v1.TaskContext.messages:type_name -> pawl.planner.v1.ChatMessage
+	8,   // 6: pawl.planner.v1.TaskContext.catalogs:type_name -> pawl.planner.v1.Catalog
+	74,  // 7: pawl.planner.v1.Catalog.tools:type_name -> pawl.common.v1.Tool
+	0,   // 8: pawl.planner.v1.HistoryEntry.result:type_name -> pawl.planner.v1.StepResult
+	75,  // 9: pawl.planner.v1.HistoryEntry.outcome:type_name -> pawl.common.v1.Outcome
+	76,  // 10: pawl.planner.v1.PlannedStep.risk:type_name -> pawl.common.v1.Risk
+	7,   // 11: pawl.planner.v1.GetFlowNameRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 12: pawl.planner.v1.GetFlowNameResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 13: pawl.planner.v1.AssessFlowRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	76,  // 14: pawl.planner.v1.AssessFlowRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	77,  // 15: pawl.planner.v1.AssessFlowRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 16: pawl.planner.v1.PlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	13,  // 17: pawl.planner.v1.PlanStepsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	77,  // 18: pawl.planner.v1.PlanStepsResponse.usage:type_name -> pawl.common.v1.Usage
+	76,  // 19: pawl.planner.v1.PlanStepsResponse.flow_risk:type_name -> pawl.common.v1.Risk
+	1,   // 20: pawl.planner.v1.PlanStepsResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	10,  // 21: pawl.planner.v1.PlanStepsResponse.memory:type_name -> pawl.planner.v1.Memory
+	7,   // 22: pawl.planner.v1.StreamPlanStepsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	19,  // 23: pawl.planner.v1.StreamPlanStepsResponse.plan:type_name -> pawl.planner.v1.PlanStepsResponse
+	7,   // 24: pawl.planner.v1.CreateNextStepRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 25: pawl.planner.v1.CreateNextStepResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 26: pawl.planner.v1.GetFirstInputParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 27: pawl.planner.v1.GetFirstInputParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 28: pawl.planner.v1.FillParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 29: pawl.planner.v1.FillParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 30: pawl.planner.v1.AssessToolRiskRequest.context:type_name -> pawl.planner.v1.TaskContext
+	76,  // 31: pawl.planner.v1.AssessToolRiskResponse.risk:type_name -> pawl.common.v1.Risk
+	77,  // 32: pawl.planner.v1.AssessToolRiskResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 33: pawl.planner.v1.IsParamErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 34: pawl.planner.v1.IsParamErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 35: pawl.planner.v1.DescribeErrorRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 36: pawl.planner.v1.DescribeErrorResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 37: pawl.planner.v1.GetMissingParamsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	77,  // 38: pawl.planner.v1.GetMissingParamsResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 39: pawl.planner.v1.GenerateAnswerRequest.context:type_name -> pawl.planner.v1.TaskContext
+	41,  // 40: pawl.planner.v1.GenerateAnswerRequest.subtasks:type_name -> pawl.planner.v1.SubtaskState
+	77,  // 41: pawl.planner.v1.GenerateAnswerResponse.usage:type_name -> pawl.common.v1.Usage
+	1,   // 42: pawl.planner.v1.GenerateAnswerResponse.goal_result:type_name -> pawl.planner.v1.GoalResult
+	7,   // 43: pawl.planner.v1.CreatePlanRequest.context:type_name -> pawl.planner.v1.TaskContext
+	40,  // 44: pawl.planner.v1.CreatePlanResponse.subtasks:type_name -> pawl.planner.v1.Subtask
+	77,  // 45: pawl.planner.v1.CreatePlanResponse.usage:type_name -> pawl.common.v1.Usage
+	76,  // 46: pawl.planner.v1.CreatePlanResponse.risk:type_name -> pawl.common.v1.Risk
+	40,  // 47: pawl.planner.v1.PlanChange.add:type_name -> pawl.planner.v1.Subtask
+	7,   // 48: pawl.planner.v1.ThinkRequest.context:type_name -> pawl.planner.v1.TaskContext
+	40,  // 49: pawl.planner.v1.ThinkRequest.current:type_name -> pawl.planner.v1.Subtask
+	41,  // 50: pawl.planner.v1.ThinkRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	46,  // 51: pawl.planner.v1.ThinkResponse.result:type_name -> pawl.planner.v1.ThinkResult
+	13,  // 52: pawl.planner.v1.ThinkResult.steps:type_name -> pawl.planner.v1.PlannedStep
+	77,  // 53: pawl.planner.v1.ThinkResult.usage:type_name -> pawl.common.v1.Usage
+	42,  // 54: pawl.planner.v1.ThinkResult.reflection:type_name -> pawl.planner.v1.Reflection
+	43,  // 55: pawl.planner.v1.ThinkResult.plan_change:type_name -> pawl.planner.v1.PlanChange
+	7,   // 56: pawl.planner.v1.ReflectRequest.context:type_name -> pawl.planner.v1.TaskContext
+	40,  // 57: pawl.planner.v1.ReflectRequest.current:type_name -> pawl.planner.v1.Subtask
+	41,  // 58: pawl.planner.v1.ReflectRequest.others:type_name -> pawl.planner.v1.SubtaskState
+	77,  // 59: pawl.planner.v1.ReflectResponse.usage:type_name -> pawl.common.v1.Usage
+	43,  // 60: pawl.planner.v1.ReflectResponse.plan_change:type_name -> pawl.planner.v1.PlanChange
+	7,   // 61: pawl.planner.v1.DecideRequest.context:type_name -> pawl.planner.v1.TaskContext
+	2,   // 62: pawl.planner.v1.DecideResponse.decision:type_name -> pawl.planner.v1.Decision
+	77,  // 63: pawl.planner.v1.DecideResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 64: pawl.planner.v1.SelectToolsRequest.context:type_name -> pawl.planner.v1.TaskContext
+	13,  // 65: pawl.planner.v1.SelectToolsResponse.steps:type_name -> pawl.planner.v1.PlannedStep
+	77,  // 66: pawl.planner.v1.SelectToolsResponse.usage:type_name -> pawl.common.v1.Usage
+	74,  // 67: pawl.planner.v1.RankToolsRequest.tools:type_name -> pawl.common.v1.Tool
+	7,   // 68: pawl.planner.v1.SummarizeMemoryRequest.context:type_name -> pawl.planner.v1.TaskContext
+	63,  // 69: pawl.planner.v1.SummarizeMemoryRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	77,  // 70: pawl.planner.v1.SummarizeMemoryResponse.usage:type_name -> pawl.common.v1.Usage
+	7,   // 71: pawl.planner.v1.RespondRequest.context:type_name -> pawl.planner.v1.TaskContext
+	3,   // 72: pawl.planner.v1.RespondResponse.decision:type_name -> pawl.planner.v1.RespondDecision
+	13,  // 73: pawl.planner.v1.RespondResponse.next_call:type_name -> pawl.planner.v1.PlannedStep
+	77,  // 74: pawl.planner.v1.RespondResponse.usage:type_name -> pawl.common.v1.Usage
+	63,  // 75: pawl.planner.v1.GenerateRequest.messages:type_name -> pawl.planner.v1.ModelMessage
+	62,  // 76: pawl.planner.v1.GenerateRequest.tools:type_name -> pawl.planner.v1.ModelTool
+	4,   // 77: pawl.planner.v1.GenerateRequest.tool_choice:type_name -> pawl.planner.v1.ModelToolChoice
+	78,  // 78: pawl.planner.v1.GenerateRequest.budget:type_name -> pawl.common.v1.ModelBudget
+	5,   // 79: pawl.planner.v1.ModelMessage.role:type_name -> pawl.planner.v1.ModelRole
+	64,  // 80: pawl.planner.v1.ModelMessage.parts:type_name -> pawl.planner.v1.ModelPart
+	65,  // 81: pawl.planner.v1.ModelPart.image:type_name -> pawl.planner.v1.ModelMedia
+	65,  // 82: pawl.planner.v1.ModelPart.audio:type_name -> pawl.planner.v1.ModelMedia
+	66,  // 83: pawl.planner.v1.ModelPart.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	67,  // 84: pawl.planner.v1.ModelPart.tool_result:type_name -> pawl.planner.v1.ModelToolResult
+	69,  // 85: pawl.planner.v1.GenerateResponse.end:type_name -> pawl.planner.v1.GenerateEnd
+	66,  // 86: pawl.planner.v1.GenerateResponse.tool_call:type_name -> pawl.planner.v1.ModelToolCall
+	6,   // 87: pawl.planner.v1.GenerateEnd.stop_reason:type_name -> pawl.planner.v1.StopReason
+	77,  // 88: pawl.planner.v1.GenerateEnd.usage:type_name -> pawl.common.v1.Usage
+	72,  // 89: pawl.planner.v1.ListModelsResponse.models:type_name -> pawl.planner.v1.Model
+	14,  // 90: pawl.planner.v1.PlannerService.GetFlowName:input_type -> pawl.planner.v1.GetFlowNameRequest
+	16,  // 91: pawl.planner.v1.PlannerService.AssessFlowRisk:input_type -> pawl.planner.v1.AssessFlowRiskRequest
+	18,  // 92: pawl.planner.v1.PlannerService.PlanSteps:input_type -> pawl.planner.v1.PlanStepsRequest
+	20,  // 93: pawl.planner.v1.PlannerService.StreamPlanSteps:input_type -> pawl.planner.v1.StreamPlanStepsRequest
+	22,  // 94: pawl.planner.v1.PlannerService.CreateNextStep:input_type -> pawl.planner.v1.CreateNextStepRequest
+	24,  // 95: pawl.planner.v1.PlannerService.GetFirstInputParams:input_type -> pawl.planner.v1.GetFirstInputParamsRequest
+	26,  // 96: pawl.planner.v1.PlannerService.FillParams:input_type -> pawl.planner.v1.FillParamsRequest
+	28,  // 97: pawl.planner.v1.PlannerService.AssessToolRisk:input_type -> pawl.planner.v1.AssessToolRiskRequest
+	30,  // 98: pawl.planner.v1.PlannerService.IsParamError:input_type -> pawl.planner.v1.IsParamErrorRequest
+	32,  // 99: pawl.planner.v1.PlannerService.DescribeError:input_type -> pawl.planner.v1.DescribeErrorRequest
+	34,  // 100: pawl.planner.v1.PlannerService.GetMissingParams:input_type -> pawl.planner.v1.GetMissingParamsRequest
+	36,  // 101: pawl.planner.v1.PlannerService.GenerateAnswer:input_type -> pawl.planner.v1.GenerateAnswerRequest
+	38,  // 102: pawl.planner.v1.PlannerService.CreatePlan:input_type -> pawl.planner.v1.CreatePlanRequest
+	44,  // 103: pawl.planner.v1.PlannerService.Think:input_type -> pawl.planner.v1.ThinkRequest
+	47,  // 104: pawl.planner.v1.PlannerService.Reflect:input_type -> pawl.planner.v1.ReflectRequest
+	49,  // 105: pawl.planner.v1.PlannerService.Decide:input_type -> pawl.planner.v1.DecideRequest
+	51,  // 106: pawl.planner.v1.PlannerService.SelectTools:input_type -> pawl.planner.v1.SelectToolsRequest
+	53,  // 107: pawl.planner.v1.PlannerService.RankTools:input_type -> pawl.planner.v1.RankToolsRequest
+	55,  // 108: pawl.planner.v1.PlannerService.SummarizeMemory:input_type -> pawl.planner.v1.SummarizeMemoryRequest
+	57,  // 109: pawl.planner.v1.PlannerService.Respond:input_type -> pawl.planner.v1.RespondRequest
+	59,  // 110: pawl.planner.v1.PlannerService.CheckPlaybook:input_type -> pawl.planner.v1.CheckPlaybookRequest
+	61,  // 111: pawl.planner.v1.PlannerService.Generate:input_type -> pawl.planner.v1.GenerateRequest
+	70,  // 112: pawl.planner.v1.PlannerService.ListModels:input_type -> pawl.planner.v1.ListModelsRequest
+	15,  // 113: pawl.planner.v1.PlannerService.GetFlowName:output_type -> pawl.planner.v1.GetFlowNameResponse
+	17,  // 114: pawl.planner.v1.PlannerService.AssessFlowRisk:output_type -> pawl.planner.v1.AssessFlowRiskResponse
+	19,  // 115: pawl.planner.v1.PlannerService.PlanSteps:output_type -> pawl.planner.v1.PlanStepsResponse
+	21,  // 116: pawl.planner.v1.PlannerService.StreamPlanSteps:output_type -> pawl.planner.v1.StreamPlanStepsResponse
+	23,  // 117: pawl.planner.v1.PlannerService.CreateNextStep:output_type -> pawl.planner.v1.CreateNextStepResponse
+	25,  // 118: pawl.planner.v1.PlannerService.GetFirstInputParams:output_type -> pawl.planner.v1.GetFirstInputParamsResponse
+	27,  // 119: pawl.planner.v1.PlannerService.FillParams:output_type -> pawl.planner.v1.FillParamsResponse
+	29,  // 120: pawl.planner.v1.PlannerService.AssessToolRisk:output_type -> pawl.planner.v1.AssessToolRiskResponse
+	31,  // 121: pawl.planner.v1.PlannerService.IsParamError:output_type -> pawl.planner.v1.IsParamErrorResponse
+	33,  // 122: pawl.planner.v1.PlannerService.DescribeError:output_type -> pawl.planner.v1.DescribeErrorResponse
+	35,  // 123: pawl.planner.v1.PlannerService.GetMissingParams:output_type -> pawl.planner.v1.GetMissingParamsResponse
+	37,  // 124: pawl.planner.v1.PlannerService.GenerateAnswer:output_type -> pawl.planner.v1.GenerateAnswerResponse
+	39,  // 125: pawl.planner.v1.PlannerService.CreatePlan:output_type -> pawl.planner.v1.CreatePlanResponse
+	45,  // 126: pawl.planner.v1.PlannerService.Think:output_type -> pawl.planner.v1.ThinkResponse
+	48,  // 127: pawl.planner.v1.PlannerService.Reflect:output_type -> pawl.planner.v1.ReflectResponse
+	50,  // 128: pawl.planner.v1.PlannerService.Decide:output_type -> pawl.planner.v1.DecideResponse
+	52,  // 129: pawl.planner.v1.PlannerService.SelectTools:output_type -> pawl.planner.v1.SelectToolsResponse
+	54,  // 130: pawl.planner.v1.PlannerService.RankTools:output_type -> pawl.planner.v1.RankToolsResponse
+	56,  // 131: pawl.planner.v1.PlannerService.SummarizeMemory:output_type -> pawl.planner.v1.SummarizeMemoryResponse
+	58,  // 132: pawl.planner.v1.PlannerService.Respond:output_type -> pawl.planner.v1.RespondResponse
+	60,  // 133: pawl.planner.v1.PlannerService.CheckPlaybook:output_type -> pawl.planner.v1.CheckPlaybookResponse
+	68,  // 134: pawl.planner.v1.PlannerService.Generate:output_type -> pawl.planner.v1.GenerateResponse
+	71,  // 135: pawl.planner.v1.PlannerService.ListModels:output_type -> pawl.planner.v1.ListModelsResponse
+	113, // [113:136] is the sub-list for method output_type
+	90,  // [90:113] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_pawl_planner_v1_planner_proto_init() }
@@ -5783,25 +5979,25 @@ func file_pawl_planner_v1_planner_proto_init() {
 		return
 	}
 	file_pawl_planner_v1_planner_proto_msgTypes[0].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[11].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[13].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[12].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[14].OneofWrappers = []any{
 		(*StreamPlanStepsResponse_AnswerText)(nil),
 		(*StreamPlanStepsResponse_Plan)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[37].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[38].OneofWrappers = []any{
 		(*ThinkResponse_Text)(nil),
 		(*ThinkResponse_Result)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[49].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[51].OneofWrappers = []any{}
-	file_pawl_planner_v1_planner_proto_msgTypes[54].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[52].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[54].OneofWrappers = []any{}
+	file_pawl_planner_v1_planner_proto_msgTypes[57].OneofWrappers = []any{
 		(*ModelPart_Text)(nil),
 		(*ModelPart_Image)(nil),
 		(*ModelPart_Audio)(nil),
 		(*ModelPart_ToolCall)(nil),
 		(*ModelPart_ToolResult)(nil),
 	}
-	file_pawl_planner_v1_planner_proto_msgTypes[58].OneofWrappers = []any{
+	file_pawl_planner_v1_planner_proto_msgTypes[61].OneofWrappers = []any{
 		(*GenerateResponse_Text)(nil),
 		(*GenerateResponse_End)(nil),
 		(*GenerateResponse_ToolCall)(nil),
@@ -5812,7 +6008,7 @@ func file_pawl_planner_v1_planner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pawl_planner_v1_planner_proto_rawDesc), len(file_pawl_planner_v1_planner_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

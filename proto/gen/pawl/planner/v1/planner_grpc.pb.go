@@ -38,6 +38,7 @@ const (
 	PlannerService_Reflect_FullMethodName             = "/pawl.planner.v1.PlannerService/Reflect"
 	PlannerService_Decide_FullMethodName              = "/pawl.planner.v1.PlannerService/Decide"
 	PlannerService_SelectTools_FullMethodName         = "/pawl.planner.v1.PlannerService/SelectTools"
+	PlannerService_RankTools_FullMethodName           = "/pawl.planner.v1.PlannerService/RankTools"
 	PlannerService_SummarizeMemory_FullMethodName     = "/pawl.planner.v1.PlannerService/SummarizeMemory"
 	PlannerService_Respond_FullMethodName             = "/pawl.planner.v1.PlannerService/Respond"
 	PlannerService_CheckPlaybook_FullMethodName       = "/pawl.planner.v1.PlannerService/CheckPlaybook"
@@ -90,6 +91,8 @@ type PlannerServiceClient interface {
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideResponse, error)
 	// Chooses the tool calls that a message needs. The planner `offline` chooses one call at a time.
 	SelectTools(ctx context.Context, in *SelectToolsRequest, opts ...grpc.CallOption) (*SelectToolsResponse, error)
+	// Ranks tools by how well they match a text, by their words alone: as planners choose the tools that a prompt shows.
+	RankTools(ctx context.Context, in *RankToolsRequest, opts ...grpc.CallOption) (*RankToolsResponse, error)
 	// Summarizes old steps or messages, so that they need less of the context. The planner `offline` shortens each of them instead.
 	SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error)
 	// Responds to a message with one tool call or with the whole reply, in one piece.
@@ -308,6 +311,16 @@ func (c *plannerServiceClient) SelectTools(ctx context.Context, in *SelectToolsR
 	return out, nil
 }
 
+func (c *plannerServiceClient) RankTools(ctx context.Context, in *RankToolsRequest, opts ...grpc.CallOption) (*RankToolsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RankToolsResponse)
+	err := c.cc.Invoke(ctx, PlannerService_RankTools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *plannerServiceClient) SummarizeMemory(ctx context.Context, in *SummarizeMemoryRequest, opts ...grpc.CallOption) (*SummarizeMemoryResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SummarizeMemoryResponse)
@@ -412,6 +425,8 @@ type PlannerServiceServer interface {
 	Decide(context.Context, *DecideRequest) (*DecideResponse, error)
 	// Chooses the tool calls that a message needs. The planner `offline` chooses one call at a time.
 	SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error)
+	// Ranks tools by how well they match a text, by their words alone: as planners choose the tools that a prompt shows.
+	RankTools(context.Context, *RankToolsRequest) (*RankToolsResponse, error)
 	// Summarizes old steps or messages, so that they need less of the context. The planner `offline` shortens each of them instead.
 	SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error)
 	// Responds to a message with one tool call or with the whole reply, in one piece.
@@ -483,6 +498,9 @@ func (UnimplementedPlannerServiceServer) Decide(context.Context, *DecideRequest)
 }
 func (UnimplementedPlannerServiceServer) SelectTools(context.Context, *SelectToolsRequest) (*SelectToolsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SelectTools not implemented")
+}
+func (UnimplementedPlannerServiceServer) RankTools(context.Context, *RankToolsRequest) (*RankToolsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RankTools not implemented")
 }
 func (UnimplementedPlannerServiceServer) SummarizeMemory(context.Context, *SummarizeMemoryRequest) (*SummarizeMemoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SummarizeMemory not implemented")
@@ -805,6 +823,24 @@ func _PlannerService_SelectTools_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlannerService_RankTools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RankToolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlannerServiceServer).RankTools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlannerService_RankTools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlannerServiceServer).RankTools(ctx, req.(*RankToolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PlannerService_SummarizeMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SummarizeMemoryRequest)
 	if err := dec(in); err != nil {
@@ -950,6 +986,10 @@ var PlannerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SelectTools",
 			Handler:    _PlannerService_SelectTools_Handler,
+		},
+		{
+			MethodName: "RankTools",
+			Handler:    _PlannerService_RankTools_Handler,
 		},
 		{
 			MethodName: "SummarizeMemory",
