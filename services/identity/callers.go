@@ -32,6 +32,14 @@ func Open(keyFile, issuerFile string) (Authenticator, error) {
 	return &Callers{keys, issuers}, err
 }
 
+// IssuerURLs returns the issuers whose tokens are accepted, sorted.
+func (c *Callers) IssuerURLs() []string {
+	if c == nil || c.issuers == nil {
+		return nil
+	}
+	return c.issuers.URLs()
+}
+
 // Authenticate implements Authenticator.
 func (c *Callers) Authenticate(ctx context.Context, token string) (Principal, error) {
 	if c.issuers == nil || strings.HasPrefix(token, tokenPrefix) {

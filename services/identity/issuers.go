@@ -102,6 +102,12 @@ func (s *Issuers) Authenticate(ctx context.Context, token string) (Principal, er
 	return v.Principal, nil
 }
 
+// URLs returns the issuers whose tokens are accepted, sorted.
+func (s *Issuers) URLs() []string {
+	_, in, _ := s.find([sha256.Size]byte{})
+	return slices.Sorted(maps.Keys(in.issuers))
+}
+
 // find returns the time, the accepted issuers, and what is known of a token. If a check of the file is due, it first reads a changed file.
 func (s *Issuers) find(hash [sha256.Size]byte) (time.Time, *accepted, verified) {
 	s.mu.Lock()

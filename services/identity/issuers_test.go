@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"pawl.dev/services/errs"
@@ -235,6 +237,9 @@ func TestRevokedIssuer(t *testing.T) {
 	if n := other.Fetches.Load(); n != fetches {
 		t.Errorf("the change caused %d requests to an issuer that stayed", n-fetches)
 	}
+	if urls := s.URLs(); len(urls) != 1 || urls[0] != other.URL {
+		t.Errorf("the issuers are %q", urls)
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -277,6 +282,35 @@ func TestClaims(t *testing.T) {
 	}
 	refusedWith(t, s, signed("x:ann", "staff"), "another issuer")
 	refusedWith(t, s, signed("", "staff"), "email")
+}
+
+// The claim scope is a list with spaces (RFC 8693, section 4.2).
+func TestRolesOfScopes(t *testing.T) {
+	c := newClock()
+	p := newProvider(t, c)
+	s := openIssuers(t, identitytest.File(t, "issuers:\n"+p.Entry("  roles_claim: scope\n  default_roles: []\n  roles: {'pawl:use': [user], 'pawl:run': [operator]}\n")), c)
+	if got := accept(t, s, p.Token(map[string]any{"scope": "openid pawl:use pawl:run"})); !cmp.Equal(got.Roles, []Role{RoleUser, RoleOperator}) {
+		t.Errorf("roles %v", got.Roles)
+	}
+	refusedWith(t, s, p.Token(map[string]any{"scope": "openid pawl:user"}), "no role")
+}
+
+// A key that its issuer publishes for encryption proves no signature.
+func TestKeysForEncryption(t *testing.T) {
+	c := newClock()
+	p := newProvider(t, c)
+	public := jose.JSONWebKey{Key: p.Key().Public(), KeyID: p.Key().ID, Algorithm: p.Key().Algorithm}
+	for use, refused := range map[string]bool{"": false, "sig": false, "enc": true} {
+		public.Use = use
+		raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := (&issuer{issuerSettings: issuerSettings{Algorithms: []string{"RS256", "ES256"}}}).parseKeys(raw)
+		if (err != nil) != refused || !refused && len(keys) != 1 {
+			t.Errorf("use %q: %d keys, error %v", use, len(keys), err)
+		}
+	}
 }
 
 func TestBadIssuerFiles(t *testing.T) {
@@ -358,6 +392,12 @@ func TestCallers(t *testing.T) {
 	refusedWith(t, alone, apiKey, "API key")
 	if NewAPI(alone).keys != nil || NewAPI(both).keys == nil {
 		t.Error("keys can be managed without a key file, or not with one")
+	}
+	if urls := both.(*Callers).IssuerURLs(); len(urls) != 1 || urls[0] != p.URL {
+		t.Errorf("the issuers are %q", urls)
+	}
+	if urls := (&Callers{KeyFile: keys}).IssuerURLs(); urls != nil {
+		t.Errorf("the issuers of keys alone are %q", urls)
 	}
 	if a, err := Open("", ""); a != Local() || err != nil {
 		t.Errorf("without files: %v, %v", a, err)

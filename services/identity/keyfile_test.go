@@ -146,6 +146,23 @@ func TestKeyFileFollowsTheFile(t *testing.T) {
 	wantUnauthenticated(t, server, token)
 }
 
+// A list has no key that another process has removed, without a delay.
+func TestListIsCurrent(t *testing.T) {
+	path := keyPath(t)
+	server, _ := open(t, path)
+	admin, _ := open(t, path)
+	_, key := mustAdd(t, admin, "alice", RoleUser)
+	if listed := server.List(); len(listed) != 1 || listed[0].ID != key.ID {
+		t.Errorf("added: %v", listed)
+	}
+	if err := admin.Remove(key.ID); err != nil {
+		t.Fatal(err)
+	}
+	if listed := server.List(); len(listed) != 0 {
+		t.Errorf("removed: %v", listed)
+	}
+}
+
 func TestKeyFileKeepsTheLastGoodVersion(t *testing.T) {
 	var logged bytes.Buffer
 	old := slog.Default()

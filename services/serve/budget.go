@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,13 +46,31 @@ func NewBudget(name string, total int64) *Budget {
 // Acquire waits until the user may hold so many bytes more. More bytes than the user's share count as the share, so that one large message at a
 // time gets through. The empty user stands for services, whose share is the whole budget. The error is that of ctx.
 func (b *Budget) Acquire(ctx context.Context, user string, bytes int64) (*Holding, error) {
+	return b.acquire(user, bytes, func(s *semaphore.Weighted, n int64) error { return s.Acquire(ctx, n) })
+}
+
+// errNoRoom is the error of acquire if it would have to wait.
+var errNoRoom = errors.New("the budget has no room now")
+
+// TryAcquire is Acquire, but returns nil instead of waiting.
+func (b *Budget) TryAcquire(user string, bytes int64) *Holding {
+	held, _ := b.acquire(user, bytes, func(s *semaphore.Weighted, n int64) error {
+		if !s.TryAcquire(n) {
+			return errNoRoom
+		}
+		return nil
+	})
+	return held
+}
+
+func (b *Budget) acquire(user string, bytes int64, take func(*semaphore.Weighted, int64) error) (*Holding, error) {
 	u := b.enter(user)
 	bytes = min(bytes, u.share)
-	if err := u.Acquire(ctx, bytes); err != nil {
+	if err := take(u.Weighted, bytes); err != nil {
 		b.leave(user, u)
 		return nil, err
 	}
-	if err := b.all.Acquire(ctx, bytes); err != nil {
+	if err := take(b.all, bytes); err != nil {
 		u.Release(bytes)
 		b.leave(user, u)
 		return nil, err

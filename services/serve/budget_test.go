@@ -36,14 +36,14 @@ func TestBudget(t *testing.T) {
 		if large == nil {
 			t.Fatal("one message larger than the share does not get through")
 		}
-		if hold("ann", 1) != nil {
+		if hold("ann", 1) != nil || b.TryAcquire("ann", 1) != nil {
 			t.Error("ann got more than her share")
 		}
 		bob := hold("bob", 50)
 		if bob == nil {
 			t.Fatal("bob did not get his share")
 		}
-		if hold("cas", 1) != nil {
+		if hold("cas", 1) != nil || b.TryAcquire("cas", 1) != nil {
 			t.Error("more than the budget was given away")
 		}
 		bob.Release()
@@ -63,7 +63,7 @@ func TestBudget(t *testing.T) {
 		if hold("", 100) != nil {
 			t.Error("more than the budget was given away")
 		}
-		if hold("ann", 30) == nil {
+		if b.TryAcquire("ann", 30) == nil {
 			t.Error("shrinking freed nothing")
 		}
 	})
