@@ -30,6 +30,9 @@ type Config struct {
 
 	ModelTries int `placeholder:"N" default:"3" help:"How many attempts a model gets to give a valid reply before the call fails (${default})."` // 0 is 3
 
+	// MaxModelRequests bounds the concurrent requests of one user to models; 0: any number. The local user is not limited.
+	MaxModelRequests int `placeholder:"N" default:"64" help:"Requests to models that one user may have running; 0 for any number (${default})."`
+
 	KeptContexts     int `placeholder:"N" default:"1000" help:"How many tasks' contexts are kept, so that requests need not repeat them; -1 keeps none (${default})."` // 0 is 1000
 	KeptContextBytes int `placeholder:"BYTES" default:"67108864" help:"The largest total size of the kept contexts (${default})."`                                     // 0 is 64 MiB
 }
@@ -51,6 +54,7 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	book.MaxPerUser = cfg.MaxModelRequests
 	factory := plan.NewFactory(cfg.ModelTries, cmp.Or(deps.Log, slog.New(slog.DiscardHandler)))
 	server, err := api.New(cmp.Or(cfg.DefaultModel, offline.Name), book, factory, cmp.Or(cfg.KeptContexts, 1000), cmp.Or(cfg.KeptContextBytes, 64<<20))
 	if err != nil {

@@ -154,6 +154,33 @@ func TestInputs(t *testing.T) {
 	}
 }
 
+// Tools are ranked by a text without a model. The limit counts, and words that no tool has match none.
+func TestRankTools(t *testing.T) {
+	c := client(t)
+	tools := task("").GetTools()
+	for range 20 {
+		tools = append(tools, &commonv1.Tool{Id: fmt.Sprintf("many/file_%d", len(tools)), Name: fmt.Sprintf("file_%d", len(tools))})
+	}
+	for _, tt := range []struct {
+		query string
+		limit uint32
+		first string // prefix of the first id
+		n     int
+	}{
+		{"find all Markdown files", 1, "ws/search_files", 1}, {"write the content of a file", 0, "ws/write_file", 8}, {"写文件", 2, "ws/write_file", 2}, {"file", 100, "many/", 22}, {"the weather", 0, "", 0},
+	} {
+		got, err := c.RankTools(t.Context(), &plannerv1.RankToolsRequest{Tools: tools, Query: tt.query, Limit: tt.limit})
+		if err != nil || len(got.GetToolIds()) != tt.n || tt.n > 0 && !strings.HasPrefix(got.GetToolIds()[0], tt.first) {
+			t.Errorf("%q, at most %d: %v, %v", tt.query, tt.limit, got, err)
+		}
+	}
+	for _, req := range []*plannerv1.RankToolsRequest{{}, {Query: "file", Limit: 1001}} {
+		if _, err := c.RankTools(t.Context(), req); errs.From(err).Code != codes.InvalidArgument {
+			t.Errorf("%v: %v", req, err)
+		}
+	}
+}
+
 func TestPlaybooks(t *testing.T) {
 	c := client(t)
 	checked, err := c.CheckPlaybook(t.Context(), &plannerv1.CheckPlaybookRequest{Playbook: "name: N\ngoal: G\nsteps:\n- {tool: ws/search_files}\n- {tool: ws/search_files}\n"})

@@ -47,6 +47,7 @@ func TestCallsWithoutPrincipalAreRefused(t *testing.T) {
 			return s.Generate(&plannerv1.GenerateRequest{}, anonymous[plannerv1.GenerateResponse]{t: t})
 		},
 		"CheckPlaybook": func() error { _, err := s.CheckPlaybook(ctx, &plannerv1.CheckPlaybookRequest{}); return err },
+		"RankTools":     func() error { _, err := s.RankTools(ctx, &plannerv1.RankToolsRequest{}); return err },
 		"ListModels":    func() error { _, err := s.ListModels(ctx, &plannerv1.ListModelsRequest{}); return err },
 	} {
 		if err := call(); errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_UNAUTHENTICATED {

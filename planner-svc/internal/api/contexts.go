@@ -117,15 +117,21 @@ func (s *contextStore) drop(c *keptContext) {
 	}
 }
 
-// withoutLimits returns a context without the fields that belong to a single request: the base, the branch and the remaining
-// budget. It shares all other fields with the original.
-func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
+// shallowCopy returns a copy that shares the values of all fields with the original.
+func shallowCopy(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
 	out := &plannerv1.TaskContext{}
 	to := out.ProtoReflect()
 	tc.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		to.Set(f, v)
 		return true
 	})
+	return out
+}
+
+// withoutLimits returns a context without the fields that belong to a single request: the base, the branch and the remaining
+// budget. It shares all other fields with the original.
+func withoutLimits(tc *plannerv1.TaskContext) *plannerv1.TaskContext {
+	out := shallowCopy(tc)
 	out.Base, out.Branch = "", ""
 	out.ModelCallsLeft, out.TokensLeft, out.CostNanoUsdLeft = nil, nil, nil
 	return out

@@ -38,14 +38,14 @@ type chatPlanner interface {
 // requests.
 func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *server, req Req, ask func(P, context.Context, Req) (Resp, error)) (Resp, error) {
 	var none Resp
-	chosen, _, err := s.prepare(ctx, req)
+	ctx, prepared, err := s.prepare(ctx, req)
 	if err != nil {
 		return none, err
 	}
-	p, ok := chosen.(P)
+	p, ok := prepared.planner.(P)
 	if !ok {
 		hint := "name one in `model` (docs/models.md)"
-		if chosen == s.playbooks {
+		if prepared.planner == s.playbooks {
 			hint = "a playbook has its steps already, so run it with the flow `agent`, or give a goal and a model instead"
 		}
 		return none, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR,
@@ -56,11 +56,11 @@ func forward[P plan.Planner, Req taskRequest, Resp any](ctx context.Context, s *
 
 // planPart makes a plan with the flow's name and risk, and returns the part of it that an RPC needs.
 func planPart[Resp any](ctx context.Context, s *server, req taskRequest, part func(*plannerv1.PlanStepsResponse) (*Resp, error)) (*Resp, error) {
-	p, _, err := s.prepare(ctx, req)
+	ctx, p, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	res, err := p.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
+	res, err := p.planner.PlanSteps(ctx, &plannerv1.PlanStepsRequest{Context: req.GetContext(), Begin: true}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -154,39 +154,39 @@ func (s *server) StreamPlanSteps(req *plannerv1.StreamPlanStepsRequest, stream g
 // plan makes a plan and keeps the task's context for its next request.
 func (s *server) plan(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
 	base := req.GetContext().GetBase()
-	planner, user, err := s.prepare(ctx, req)
+	ctx, p, err := s.prepare(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	res, err := planner.PlanSteps(ctx, req, emit)
+	res, err := p.planner.PlanSteps(ctx, req, emit)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case res.Answer != nil:
-		s.contexts.forget(user, base) // a task sends nothing after its answer
+		s.contexts.forget(p.user, base) // a task sends nothing after its answer
 		return res, nil
 	case res.GetMemory() != nil:
-		s.contexts.forget(user, base)
-		req.Context.Memory, base = res.GetMemory(), "" // without a base, keep measures the whole context
+		s.contexts.forget(p.user, base)
+		p.whole.Memory, base = res.GetMemory(), "" // without a base, keep measures the whole context
 	}
-	res.ContextName = s.contexts.keep(user, base, req.GetContext())
+	res.ContextName = s.contexts.keep(p.user, base, p.whole)
 	return res, nil
 }
 
 func (s *server) GenerateAnswer(req *plannerv1.GenerateAnswerRequest, stream grpc.ServerStreamingServer[plannerv1.GenerateAnswerResponse]) error {
-	ctx, base := stream.Context(), req.GetContext().GetBase()
-	planner, user, err := s.prepare(ctx, req)
+	base := req.GetContext().GetBase()
+	ctx, p, err := s.prepare(stream.Context(), req)
 	if err != nil {
 		return err
 	}
-	last, err := planner.GenerateAnswer(ctx, req, func(text string) error {
+	last, err := p.planner.GenerateAnswer(ctx, req, func(text string) error {
 		return stream.Send(&plannerv1.GenerateAnswerResponse{Text: text})
 	})
 	if err != nil {
 		return err
 	}
-	s.contexts.forget(user, base) // a task sends nothing after its answer
+	s.contexts.forget(p.user, base) // a task sends nothing after its answer
 	return stream.Send(last)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/strictjson"
 
 	"pawl.dev/planner-svc/internal/catalog"
@@ -193,11 +194,11 @@ func (f *filling) isOwn(v *Value, kinds ...Kind) bool {
 }
 
 // Names reports whether a clause contains a tool's id, or a tool's name that is no plain word.
-func (c *Clause) Names(t *catalog.Tool) bool {
+func (c *Clause) Names(t *commonv1.Tool) bool {
 	return slices.ContainsFunc(c.Values, func(v *Value) bool { return isNameOf(v, t) })
 }
 
-func isNameOf(v *Value, t *catalog.Tool) bool {
+func isNameOf(v *Value, t *commonv1.Tool) bool {
 	return v.Kind != Quoted && (strings.EqualFold(v.Text, t.GetId()) || strings.EqualFold(v.Text, t.GetName()))
 }
 
@@ -226,7 +227,7 @@ func (f *filling) add(v Value) {
 // addCandidates adds possible values for this tool: members of enums, flags, globs, and runs of plain words. The tool's own name is never a value.
 func (f *filling) addCandidates() {
 	for _, v := range f.values {
-		if isNameOf(v, f.Tool) {
+		if isNameOf(v, f.Tool.Tool) {
 			f.use(v)
 		}
 	}

@@ -30,8 +30,6 @@ import (
 )
 
 const (
-	// perUser bounds the concurrent requests of one user, including those that wait for a model's slot.
-	perUser = 16
 	// maxAdHoc bounds the models that users name as PROVIDER:MODEL.
 	maxAdHoc = 100
 	// maxFile and maxModels bound a file of models; maxFile also bounds a key file.
@@ -42,6 +40,10 @@ const (
 
 // Book holds the models that a file lists or that are named as PROVIDER:MODEL. It is safe for concurrent use.
 type Book struct {
+	// MaxPerUser bounds the concurrent requests of one user, including those that wait for a model's slot; 0: any number. The local user is not limited.
+	// Set it before the book is used.
+	MaxPerUser int
+
 	file   string // the file that lists the models; "" if there is none
 	getenv func(string) string
 	web    *http.Client
@@ -236,9 +238,9 @@ func (b *Book) admit(ctx context.Context, r *llm.Request) (leave func(), err err
 	caller, _ := identity.FromContext(ctx) // a call by the planner itself has no user
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.busy[caller.Sub] >= perUser {
+	if b.MaxPerUser > 0 && b.busy[caller.Sub] >= b.MaxPerUser && caller.Sub != identity.LocalSub {
 		return nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
-			"you have %d requests to models running; wait until one has ended", perUser)
+			"you have %d requests to models running; wait until one has ended, or ask an operator to raise --max-model-requests", b.MaxPerUser)
 	}
 	b.busy[caller.Sub]++
 	return func() {

@@ -78,9 +78,10 @@ func TestLimitPerUser(t *testing.T) {
 		<-r.Context().Done()
 		return nil
 	}, "it, atOnce: 1")
+	b.MaxPerUser = 3
 	n := b.List()[0]
 	ended := make(chan error)
-	for range perUser + 1 {
+	for range b.MaxPerUser + 1 {
 		go func() {
 			_, err := n.Generate(as(ctx, "ann"), &llm.Request{}, nil)
 			ended <- err
@@ -96,7 +97,7 @@ func TestLimitPerUser(t *testing.T) {
 		t.Errorf("another user: %v", err)
 	}
 	cancel()
-	for range perUser {
+	for range b.MaxPerUser {
 		<-ended
 	}
 	if len(b.busy) != 0 {

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/prompt"
+	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/result"
 )
 
@@ -36,18 +38,32 @@ func (*Planner) Decide(_ context.Context, req *plannerv1.DecideRequest) (*planne
 }
 
 // SelectTools chooses the next call for the message.
-func (p *Planner) SelectTools(_ context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
+func (*Planner) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
 	res := &plannerv1.SelectToolsResponse{Usage: &commonv1.Usage{}}
-	if next := p.newWork(req.GetContext()).next; next != nil {
+	if next := newWork(ctx, req.GetContext()).next; next != nil {
 		res.Steps = append(res.Steps, next)
 	}
 	return res, nil
 }
 
+// maxRanked is how many tools RankTools returns by default.
+const maxRanked = 8
+
+// RankTools returns the tools that match a text, best first.
+func (*Planner) RankTools(req *plannerv1.RankToolsRequest) *plannerv1.RankToolsResponse {
+	res := &plannerv1.RankToolsResponse{}
+	for _, hit := range rank.Search([]*rank.Index{rank.New(req.GetTools())}, req.GetQuery()) {
+		if res.ToolIds = append(res.ToolIds, hit.Tool.GetId()); len(res.GetToolIds()) == int(cmp.Or(req.GetLimit(), maxRanked)) {
+			break
+		}
+	}
+	return res
+}
+
 // Respond makes the calls that the message needs, one at a time, and replies when their results are there. The message that asks for a call says again what is to be
 // done.
-func (p *Planner) Respond(_ context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
-	w := p.newWork(req.GetContext())
+func (*Planner) Respond(ctx context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
+	w := newWork(ctx, req.GetContext())
 	if w.next != nil && !req.GetMustComplete() {
 		return &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, NextCall: w.next, Text: goalOf(w.tc), Usage: &commonv1.Usage{}}, nil
 	}

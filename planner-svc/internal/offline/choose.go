@@ -40,10 +40,10 @@ type choice struct {
 func (w *work) choose(c *input.Clause, later bool) choice {
 	all := []*choice{{score: -9}}
 	refersBack := slices.ContainsFunc(c.Tokens, func(t input.Token) bool { return rank.In("back", t.Term) })
-	hits := w.index.Search(c.Text)
+	hits := w.tools.Search(c.Text)
 	for i, h := range hits {
 		if named := c.Names(h.Tool); i < maxRated || named {
-			ch := &choice{Params: w.paramsOf(h.Tool), clause: c}
+			ch := &choice{Params: paramsOf(h), clause: c}
 			ch.rate(h.Score/hits[0].Score, later && refersBack, named)
 			all = append(all, ch)
 		}
@@ -59,13 +59,9 @@ func (w *work) choose(c *input.Clause, later bool) choice {
 	return *best
 }
 
-// paramsOf returns the Params of a tool of the index, which keeps them for later requests.
-func (w *work) paramsOf(t *catalog.Tool) *input.Params {
-	known, ok := w.index.Derived.Load(t)
-	if !ok {
-		known, _ = w.index.Derived.LoadOrStore(t, input.ParamsOf(t))
-	}
-	return known.(*input.Params)
+// paramsOf returns the Params of a tool, which its index keeps for later requests.
+func paramsOf(h rank.Hit) *input.Params {
+	return h.Derive(func(t *commonv1.Tool) any { return input.ParamsOf(catalog.NewTool(t)) }).(*input.Params)
 }
 
 // rate fills the tool's input from the clause and scores the tool. relevance is its share of the best score in the ranking. refersBack is true if

@@ -17,7 +17,6 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
 	"pawl.dev/planner-svc/internal/prompt"
-	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -25,9 +24,7 @@ import (
 const Name = "offline"
 
 // Planner plans without a language model. It plans only the next step, because later steps depend on its result.
-type Planner struct {
-	indexes rank.Cache
-}
+type Planner struct{}
 
 var _ plan.Planner = (*Planner)(nil)
 
@@ -41,8 +38,8 @@ func (*Planner) Info() *plannerv1.Model {
 }
 
 // PlanSteps implements plan.Planner.
-func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (res *plannerv1.PlanStepsResponse, err error) {
-	w := p.newWork(req.GetContext())
+func (*Planner) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (res *plannerv1.PlanStepsResponse, err error) {
+	w := newWork(ctx, req.GetContext())
 	final := &plannerv1.PlannedStep{ToolId: plan.Final, Description: w.nextText()}
 	res = &plannerv1.PlanStepsResponse{Steps: []*plannerv1.PlannedStep{cmp.Or(w.next, final)}, Usage: &commonv1.Usage{}}
 	if req.GetBegin() {
@@ -58,8 +55,8 @@ func (p *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 }
 
 // GenerateAnswer implements plan.Planner.
-func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	w := p.newWork(req.GetContext())
+func (*Planner) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
+	w := newWork(ctx, req.GetContext())
 	if req.GetExplainError() {
 		var failed []string
 		for _, st := range req.GetSubtasks() {
@@ -76,9 +73,9 @@ func (p *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswe
 
 // GetFirstInputParams returns the planned call's input if that call uses this tool; otherwise the parameters found in the description, or in the
 // goal if there is no description. After an error, the members of the failed input take precedence, converted to the schema's types.
-func (p *Planner) GetFirstInputParams(_ context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
+func (*Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	t, failed := catalog.CallOf(req, req.GetFailedInputJson())
-	w := p.newWork(req.GetContext())
+	w := newWork(ctx, req.GetContext())
 	found, err := strictjson.ParseObject(w.next.GetInputJson())
 	if err != nil || w.next.GetToolId() != t.GetId() {
 		text := cmp.Or(strings.TrimSpace(req.GetDescription()), w.tc.GetGoal())

@@ -15,8 +15,8 @@ import (
 )
 
 // CreatePlan returns a plan of one subtask, the goal, if the planner can plan a step for it. Any other goal needs a language model, and so does another plan for a goal.
-func (p *Planner) CreatePlan(_ context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
-	w := p.newWork(req.GetContext())
+func (*Planner) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
+	w := newWork(ctx, req.GetContext())
 	why := ""
 	switch {
 	case req.GetProblem() != "":
@@ -40,8 +40,8 @@ func (p *Planner) CreatePlan(_ context.Context, req *plannerv1.CreatePlanRequest
 }
 
 // Think chooses the next step as PlanSteps does.
-func (p *Planner) Think(_ context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
-	w := p.newWork(req.GetContext())
+func (*Planner) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
+	w := newWork(ctx, req.GetContext())
 	res := &plannerv1.ThinkResult{Thought: w.nextText(), Reflection: w.reflect(), Usage: &commonv1.Usage{}}
 	if w.next != nil {
 		res.Steps = []*plannerv1.PlannedStep{w.next}
@@ -50,8 +50,8 @@ func (p *Planner) Think(_ context.Context, req *plannerv1.ThinkRequest, emit fun
 }
 
 // Reflect says that a subtask is done once no step is left and none has failed.
-func (p *Planner) Reflect(_ context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	r := p.newWork(req.GetContext()).reflect()
+func (*Planner) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
+	r := newWork(ctx, req.GetContext()).reflect()
 	return &plannerv1.ReflectResponse{Done: r.GetDone(), Summary: r.GetSummary(), Next: r.GetNext(), Usage: &commonv1.Usage{}}, nil
 }
 

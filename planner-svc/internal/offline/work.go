@@ -2,12 +2,14 @@ package offline
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/strictjson"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/input"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/prompt"
@@ -20,7 +22,7 @@ import (
 type work struct {
 	l             lang.Lang
 	tc            *plannerv1.TaskContext
-	index         *rank.Index
+	tools         catalog.Set
 	demands       []demand
 	notUnderstood []string               // the parts of the goal that were not understood; if there are any, no tool is called
 	next          *plannerv1.PlannedStep // nil: nothing is left to do
@@ -38,8 +40,8 @@ type demand struct {
 
 // newWork chooses a tool for each demand of the goal and assigns the results of the history to the demands by their tools. Inputs are not compared,
 // because a person may have edited them.
-func (p *Planner) newWork(tc *plannerv1.TaskContext) *work {
-	w := &work{l: prompt.LangOf(tc), tc: tc, index: p.indexes.Index(tc.GetTools())}
+func newWork(ctx context.Context, tc *plannerv1.TaskContext) *work {
+	w := &work{l: prompt.LangOf(tc), tc: tc, tools: catalog.FromContext(ctx, tc.GetTools())}
 	goal := goalOf(tc)
 	if len(goal) > input.MostText {
 		w.notUnderstood = append(w.notUnderstood, w.l.Say("more than %d bytes", "超过 %d 字节的内容", input.MostText))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ func (c *conversation) readCall(modelCall *plannerv1.ModelToolCall, t *turn) cal
 	if err != nil {
 		return call{Tool: modelCall.GetName(), Input: json.RawMessage(raw), problem: fmt.Errorf("the arguments are not a JSON object: %w", err)}
 	}
-	tool := catalog.NewTool(c.tools.lookup(modelCall.GetName()))
+	tool := catalog.NewTool(c.all.Lookup(modelCall.GetName()))
 	take := func(name string) string {
 		raw, ok := doc.Get(name)
 		if !ok || tool.Prop(name) != nil {
@@ -91,7 +90,7 @@ func (c *conversation) plannedStep(call *call, next uint64, i int) (*plannerv1.P
 	if call.Tool == readOutput {
 		return c.readOutputStep(call)
 	}
-	t := c.tools.lookup(call.Tool)
+	t := c.all.Lookup(call.Tool)
 	if t == nil {
 		return nil, c.unknownTool(call.Tool)
 	}
@@ -134,9 +133,14 @@ const maxWhy = 200
 
 // unknownTool returns the error for a name that no tool has. It names the nearest tools and adds them to the prompt.
 func (c *conversation) unknownTool(name string) error {
-	near := similar.Names(name, append(slices.Sorted(maps.Keys(c.tools.byAlias)), c.tools.ending.GetName(), readOutput))
+	var aliases []string
+	for _, t := range c.tc.GetTools() {
+		aliases = append(aliases, Alias(t.GetId()))
+	}
+	slices.Sort(aliases)
+	near := similar.Names(name, append(aliases, c.tools.ending.GetName(), readOutput))
 	for _, alias := range near {
-		c.tools.show(c.tools.byAlias[alias])
+		c.tools.show(c.all.Lookup(alias))
 	}
 	if len(near) == 0 {
 		for _, t := range c.tools.find(strings.NewReplacer("_", " ", "-", " ", "/", " ").Replace(name)) {

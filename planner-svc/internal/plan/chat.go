@@ -23,7 +23,7 @@ type decideAnswer struct {
 
 // Decide decides whether and how an agent responds to a message.
 func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plannerv1.DecideResponse, error) {
-	return askAboutTask(ctx, m.session(req.GetContext()), "decide", req, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "decide", req, func(a *decideAnswer, usage *commonv1.Usage) (*plannerv1.DecideResponse, error) {
 		res := &plannerv1.DecideResponse{Decision: plannerv1.Decision(plannerv1.Decision_value["DECISION_"+a.Decision]), Reason: a.Reason, Usage: usage}
 		switch res.GetDecision() {
 		case plannerv1.Decision_DECISION_ASK_HUMAN:
@@ -41,7 +41,7 @@ func (m *Model) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*plan
 
 // SelectTools chooses the next calls that a message needs. A call that needs the output of another one is left to a later request.
 func (m *Model) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
-	s := m.session(req.GetContext())
+	s := m.session(ctx, req.GetContext())
 	t, err := s.takeTurn(ctx, prompt.Render("select_tools", s.tc, nil), &gate{})
 	if err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ type respondAnswer struct {
 // Respond asks the model once for the next call or the reply to a message. An answer that is not the wanted JSON is the reply itself (B16). The model
 // corrects a call that cannot be made.
 func (m *Model) Respond(ctx context.Context, req *plannerv1.RespondRequest) (res *plannerv1.RespondResponse, err error) {
-	s := m.session(req.GetContext())
-	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: true}
+	s := m.session(ctx, req.GetContext())
+	c := &conversation{session: s, tools: toolsOf(s), inJSON: true}
 	for again := false; ; again = true {
 		var listed []*plannerv1.ModelTool
 		for _, tool := range c.tools.shown {
@@ -118,7 +118,7 @@ func (c *conversation) response(a *respondAnswer, mustComplete bool) (*plannerv1
 		return nil, errors.New("no further call can be made: write the reply")
 	case a.NextToolCall == nil:
 		return nil, errors.New("`next_tool_call` is missing")
-	case c.tools.lookup(a.NextToolCall.Tool) == nil:
+	case c.all.Lookup(a.NextToolCall.Tool) == nil:
 		return nil, c.unknownTool(a.NextToolCall.Tool)
 	}
 	next, _ := NextOrdinal(c.tc.GetHistory())

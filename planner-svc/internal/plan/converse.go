@@ -44,7 +44,7 @@ type conversation struct {
 // converse renders the task's conversation. If it is longer than maxPrompt, converse first summarizes the oldest steps, which sets c.memory, and
 // then shortens the outputs.
 func (s *session) converse(ctx context.Context) (*conversation, error) {
-	c := &conversation{session: s, tools: toolsOf(s.tc, &s.indexes), inJSON: !s.info.Tools}
+	c := &conversation{session: s, tools: toolsOf(s), inJSON: !s.info.Tools}
 	switch {
 	case s.subtask != nil:
 		c.tools.ending = ownTool(reflect, "Says what the subtask has reached, and ends it if it is done. It may also change the subtasks that have not started.")
@@ -52,7 +52,7 @@ func (s *session) converse(ctx context.Context) (*conversation, error) {
 		c.tools.ending = ownTool(finish, "Ends the task with an answer although the goal, or a part of it, was not reached.")
 	}
 	for _, id := range s.subtask.GetToolIds() {
-		c.tools.show(c.tools.lookup(id))
+		c.tools.show(c.all.Lookup(id))
 	}
 	memory := s.tc.GetMemory()
 	limit := s.outputBytes()
@@ -143,7 +143,7 @@ func (c *conversation) step(i int, e *plannerv1.HistoryEntry, result string) []*
 		in = &strictjson.Object{}
 	}
 	level := ""
-	if t := c.tools.byAlias[Alias(e.GetToolId())]; t != nil {
+	if t := c.all.Find(e.GetToolId()); t != nil {
 		level = risk.Name(risk.Assess(prompt.LangOf(c.tc), catalog.NewTool(t), in).GetLevel())
 	}
 	args, prefix := &strictjson.Object{}, "pawl_"
@@ -176,7 +176,7 @@ const summaryTokens = 1500
 
 // SummarizeMemory summarizes the steps that the context's memory does not cover, and the request's messages; with a context share, the conversation.
 func (m *Model) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeMemoryRequest) (*plannerv1.SummarizeMemoryResponse, error) {
-	s := m.session(req.GetContext())
+	s := m.session(ctx, req.GetContext())
 	if share := req.GetContextShare(); share > 0 {
 		return s.summarizeConversation(ctx, share, int(req.GetKeepLast()))
 	}

@@ -16,7 +16,6 @@ import (
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/llm"
 	"pawl.dev/planner-svc/internal/prompt"
-	"pawl.dev/planner-svc/internal/rank"
 	"pawl.dev/planner-svc/internal/risk"
 )
 
@@ -53,11 +52,10 @@ func Invalid(field, format string, args ...any) error {
 	return e.WithViolation(field, e.Message)
 }
 
-// Factory makes planners that ask language models. The planners share the cache of tool indexes.
+// Factory makes planners that ask language models.
 type Factory struct {
-	tries   int
-	log     *slog.Logger
-	indexes rank.Cache
+	tries int
+	log   *slog.Logger
 }
 
 // NewFactory returns a factory. tries is how often a model is asked for a valid reply, the first time included; 0 or less means 3.
@@ -88,7 +86,7 @@ func (m *Model) Info() *plannerv1.Model {
 // PlanSteps implements Planner. It takes one model call, and further calls if the model searches for tools, its reply has to be corrected, or the
 // conversation is too long.
 func (m *Model) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, emit func(string) error) (*plannerv1.PlanStepsResponse, error) {
-	s := m.session(req.GetContext())
+	s := m.session(ctx, req.GetContext())
 	gate := &gate{emit: emit, holdBack: holdBack}
 	t, err := s.takeTurn(ctx, "", gate)
 	if err != nil {
@@ -168,7 +166,7 @@ func ratedTask(l lang.Lang, level commonv1.RiskLevel) string {
 
 // GenerateAnswer implements Planner. It does not correct a reply, because emitted text cannot be taken back.
 func (m *Model) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	s := m.session(req.GetContext())
+	s := m.session(ctx, req.GetContext())
 	s.hasPlan = len(req.GetSubtasks()) > 0
 	c, err := s.converse(ctx)
 	if err != nil {

@@ -69,7 +69,7 @@ func TestPlanChanges(t *testing.T) {
 	accepted, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		statuses := []string{"PENDING", "BLOCKED", "IN_PROGRESS", "COMPLETED", "FAILED", "CANCELLED"}
-		s := planner(t, native()).session(task())
+		s := planner(t, native()).session(t.Context(), task())
 		s.subtask = &plannerv1.Subtask{Id: "a"}
 		open := map[string]bool{}
 		for _, id := range []string{"b", "c", "d"} {

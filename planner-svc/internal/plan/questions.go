@@ -58,7 +58,7 @@ type inputAnswer struct {
 // GetFirstInputParams implements Planner.
 func (m *Model) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFirstInputParamsRequest) (*plannerv1.GetFirstInputParamsResponse, error) {
 	tool, _ := catalog.CallOf(req, "")
-	return askAboutTask(ctx, m.session(req.GetContext()), "input_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "input_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.GetFirstInputParamsResponse, error) {
 		in, err := strictjson.ParseObject(string(a.Input))
 		if err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest
 			return &plannerv1.FillParamsResponse{InputJson: filled.String(), Usage: &commonv1.Usage{}}, nil
 		}
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "fill_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "fill_params", req, func(a *inputAnswer, usage *commonv1.Usage) (*plannerv1.FillParamsResponse, error) {
 		return &plannerv1.FillParamsResponse{InputJson: strictjson.Compact(string(a.Input)), Usage: usage}, tool.Misfit(string(a.Input))
 	})
 }
@@ -100,7 +100,7 @@ func (m *Model) FillParams(ctx context.Context, req *plannerv1.FillParamsRequest
 // AssessToolRisk implements Planner. The risk is never below the tool's floor.
 func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRiskRequest) (*plannerv1.AssessToolRiskResponse, error) {
 	tool, in := catalog.CallOf(req, req.GetInputJson())
-	return askAboutTask(ctx, m.session(req.GetContext()), "tool_risk", req, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "tool_risk", req, func(a *struct{ Level, Reason string }, usage *commonv1.Usage) (*plannerv1.AssessToolRiskResponse, error) {
 		assessed := risk.Assess(prompt.LangOf(req.GetContext()), tool, in)
 		if rated := risk.Parse(a.Level); rated >= assessed.GetLevel() {
 			assessed = &commonv1.Risk{Level: rated, Reason: prompt.Line(a.Reason)}
@@ -111,7 +111,7 @@ func (m *Model) AssessToolRisk(ctx context.Context, req *plannerv1.AssessToolRis
 
 // IsParamError implements Planner.
 func (m *Model) IsParamError(ctx context.Context, req *plannerv1.IsParamErrorRequest) (*plannerv1.IsParamErrorResponse, error) {
-	return askAboutTask(ctx, m.session(req.GetContext()), "is_param_error", req, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "is_param_error", req, func(res *plannerv1.IsParamErrorResponse, usage *commonv1.Usage) (*plannerv1.IsParamErrorResponse, error) {
 		res.Usage = usage
 		return res, nil
 	})
@@ -123,7 +123,7 @@ func (m *Model) DescribeError(ctx context.Context, req *plannerv1.DescribeErrorR
 	if tool, in, names := missingParams(req); len(names) > 0 {
 		return &plannerv1.DescribeErrorResponse{Message: input.Shorten(l, input.Describe(l, tool, in, req.GetError())), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "describe_error", req, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "describe_error", req, func(res *plannerv1.DescribeErrorResponse, usage *commonv1.Usage) (*plannerv1.DescribeErrorResponse, error) {
 		res.Message, res.Usage = input.Shorten(l, res.GetMessage()), usage
 		return res, nil
 	})
@@ -135,7 +135,7 @@ func (m *Model) GetMissingParams(ctx context.Context, req *plannerv1.GetMissingP
 	if len(names) > 0 {
 		return &plannerv1.GetMissingParamsResponse{SchemaJson: input.Form(tool, names), Usage: &commonv1.Usage{}}, nil
 	}
-	return askAboutTask(ctx, m.session(req.GetContext()), "missing_params", req, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
+	return askAboutTask(ctx, m.session(ctx, req.GetContext()), "missing_params", req, func(a *struct{ Properties []string }, usage *commonv1.Usage) (*plannerv1.GetMissingParamsResponse, error) {
 		for _, name := range a.Properties {
 			if tool.Prop(name) == nil {
 				return nil, fmt.Errorf("the input has no property %q", name)
@@ -213,7 +213,7 @@ func (s *session) correctJSON(reply *llm.Reply, problem error) []*plannerv1.Mode
 // Generate answers a request and writes the reply's text to emit. budget holds the limits on model calls, tokens and cost; its other fields may
 // be empty. With an outputSchema, the text of a reply without tool calls is JSON that fits it. An error carries the usage of the calls.
 func (m *Model) Generate(ctx context.Context, budget *plannerv1.TaskContext, r *llm.Request, outputSchema string, emit func(string) error) (*llm.Reply, error) {
-	s := m.session(budget)
+	s := m.session(ctx, budget)
 	if outputSchema == "" {
 		return s.generate(ctx, r, func(d llm.Delta) error {
 			if d.Text == "" {

@@ -14,6 +14,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/llm"
 )
@@ -23,6 +24,7 @@ type session struct {
 	*Model
 	info  llm.Info // of the model; its window shrinks if the provider finds a prompt too long
 	tc    *plannerv1.TaskContext
+	all   catalog.Set // the task's tools
 	used  llm.Usage
 	reply *llm.Reply // the last successful reply
 
@@ -36,10 +38,10 @@ type session struct {
 }
 
 // session makes the session of a request.
-func (m *Model) session(tc *plannerv1.TaskContext) *session {
+func (m *Model) session(ctx context.Context, tc *plannerv1.TaskContext) *session {
 	info := m.model.Info()
 	info.ContextWindow = cmp.Or(info.ContextWindow, unknownWindow)
-	return &session{Model: m, info: info, tc: tc, messages: tc.GetMessages()}
+	return &session{Model: m, info: info, tc: tc, all: catalog.FromContext(ctx, tc.GetTools()), messages: tc.GetMessages()}
 }
 
 // minReply is the shortest reply worth asking for, in tokens, if a budget leaves less than the model's maximum.

@@ -26,8 +26,8 @@ import (
 func (m *Model) CreatePlan(ctx context.Context, req *plannerv1.CreatePlanRequest) (*plannerv1.CreatePlanResponse, error) {
 	const defaultMax = 10
 	maxSubtasks := int(cmp.Or(req.GetMaxSubtasks(), defaultMax))
-	s := m.session(req.GetContext())
-	data := map[string]any{"MaxSubtasks": maxSubtasks, "Problem": req.GetProblem(), "Tools": toolsOf(s.tc, &s.indexes).shown}
+	s := m.session(ctx, req.GetContext())
+	data := map[string]any{"MaxSubtasks": maxSubtasks, "Problem": req.GetProblem(), "Tools": toolsOf(s).shown}
 	return askAboutTask(ctx, s, "create_plan", data, func(a *planAnswer, usage *commonv1.Usage) (*plannerv1.CreatePlanResponse, error) {
 		if n := len(a.Subtasks); n > maxSubtasks {
 			return nil, fmt.Errorf("there are %d subtasks; at most %d are allowed", n, maxSubtasks)
@@ -48,13 +48,12 @@ type planAnswer struct {
 // tidy puts the titles of subtasks on one line, keeps only the tools that the task has, and returns these.
 func (s *session) tidy(subtasks []*plannerv1.Subtask) (needed []*catalog.Tool) {
 	const maxTitle = 100
-	tools := toolsOf(s.tc, &s.indexes)
 	for _, st := range subtasks {
 		st.Title = lang.Clip(prompt.Line(st.GetTitle()), maxTitle)
 		var ids []string
 		for _, name := range st.GetToolIds() {
-			if t := tools.lookup(name); t != nil && !slices.Contains(ids, t.GetId()) {
-				ids, needed = append(ids, t.GetId()), append(needed, catalog.NewTool(t))
+			if tool := s.all.Lookup(name); tool != nil && !slices.Contains(ids, tool.GetId()) {
+				ids, needed = append(ids, tool.GetId()), append(needed, catalog.NewTool(tool))
 			}
 		}
 		st.ToolIds = ids
@@ -103,7 +102,7 @@ func ordered(subtasks []*plannerv1.Subtask) ([]*plannerv1.Subtask, error) {
 
 // Reflect decides whether a subtask is done.
 func (m *Model) Reflect(ctx context.Context, req *plannerv1.ReflectRequest) (*plannerv1.ReflectResponse, error) {
-	s := m.session(req.GetContext())
+	s := m.session(ctx, req.GetContext())
 	s.subtask, s.others = req.GetCurrent(), req.GetOthers()
 	return askAboutTask(ctx, s, "reflect", req, func(res *plannerv1.ReflectResponse, usage *commonv1.Usage) (*plannerv1.ReflectResponse, error) {
 		if !res.GetDone() && strings.TrimSpace(res.GetNext()) == "" {
@@ -167,8 +166,8 @@ func (s *session) checkChange(change *plannerv1.PlanChange) error {
 // Think thinks about a subtask and chooses its next calls. About the request's `current`, the model also reflects in the same turn, by a call of its
 // tool `reflect`. If the model has native tools, emit gets the thought as it arrives, else once it is whole.
 func (m *Model) Think(ctx context.Context, req *plannerv1.ThinkRequest, emit func(string) error) (*plannerv1.ThinkResult, error) {
-	s, g := m.session(req.GetContext()), &gate{emit: emit}
-	s.subtask, s.others, s.hasPlan, s.failures = req.GetCurrent(), req.GetOthers(), req.GetCurrent() != nil, repeatedFailures(req.GetContext())
+	s, g := m.session(ctx, req.GetContext()), &gate{emit: emit}
+	s.subtask, s.others, s.hasPlan, s.failures = req.GetCurrent(), req.GetOthers(), req.GetCurrent() != nil, s.repeatedFailures()
 	t, err := s.takeTurn(ctx, prompt.Render("think", s.tc, prompt.Thought{ThinkRequest: req, Failures: s.failures}), g)
 	if err != nil {
 		return nil, err
@@ -227,10 +226,10 @@ const maxSameFailures = 2
 // repeatedFailures returns a step for each call that has failed maxSameFailures times with the same input and the same error. It ignores steps before
 // the last success of a tool that may change something, because the calls may succeed now, and calls that did not reach the tool although their input
 // is valid, because its server may be back.
-func repeatedFailures(tc *plannerv1.TaskContext) (failures []*plannerv1.HistoryEntry) {
+func (s *session) repeatedFailures() (failures []*plannerv1.HistoryEntry) {
 	count := map[[3]string]int{}
-	for _, e := range slices.Backward(tc.GetHistory()) {
-		tool := catalog.NewTool(catalog.Find(tc.GetTools(), e.GetToolId()))
+	for _, e := range slices.Backward(s.tc.GetHistory()) {
+		tool := catalog.NewTool(s.all.Find(e.GetToolId()))
 		switch isSuccess := e.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS; {
 		case isSuccess && !tool.Reads() && e.GetToolId() != ReadOutputID:
 			return failures

@@ -230,12 +230,12 @@ func TestThoughtsDoNotRepeatFailures(t *testing.T) {
 	}
 	invalid := failed(1, "fs/read", `{"paht":5}`, "no path")
 	invalid.Outcome = commonv1.Outcome_OUTCOME_NOT_EXECUTED
-	if refused := repeatedFailures(task(invalid, invalid)); len(refused) != 1 {
+	if refused := planner(t, native()).session(t.Context(), task(invalid, invalid)).repeatedFailures(); len(refused) != 1 {
 		t.Errorf("input that no schema allows: %v", refused)
 	}
 	unusable := task(away, away)
 	unusable.Tools[0].InputSchemaJson = "{"
-	if refused := repeatedFailures(unusable); len(refused) != 0 {
+	if refused := planner(t, native()).session(t.Context(), unusable).repeatedFailures(); len(refused) != 0 {
 		t.Errorf("a tool without a usable schema: %v", refused)
 	}
 	loop := calls("fs__read", input)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -34,12 +35,11 @@ const (
 	maxFound = 8
 )
 
-// toolset holds the tools of one prompt, and the aliases of all tools of the task.
+// toolset holds the tools of one prompt, and all tools of the task.
 type toolset struct {
-	shown   []*commonv1.Tool // in the prompt
-	byAlias map[string]*commonv1.Tool
-	all     []*commonv1.Tool // of the task
-	indexes *rank.Cache
+	shown []*commonv1.Tool // in the prompt
+	all   catalog.Set
+	count int // of all
 
 	// ending is the tool with which the model ends its work; nil if it answers instead.
 	ending *plannerv1.ModelTool
@@ -52,20 +52,25 @@ func ownTool(name, description string) *plannerv1.ModelTool {
 
 // toolsOf chooses the tools of a prompt: all of them, or those most relevant to the goal in the task's order, followed by those that the task has
 // used, in the order of their first use. So the selection only grows while a task runs.
-func toolsOf(tc *plannerv1.TaskContext, indexes *rank.Cache) *toolset {
-	t := &toolset{all: tc.GetTools(), shown: tc.GetTools(), indexes: indexes, byAlias: make(map[string]*commonv1.Tool, len(tc.GetTools()))}
-	for _, tool := range t.all {
-		t.byAlias[Alias(tool.GetId())] = tool
-	}
-	if len(t.all) <= maxTools {
+func toolsOf(s *session) *toolset {
+	t := &toolset{all: s.all, count: len(s.tc.GetTools()), shown: slices.Clip(s.tc.GetTools())}
+	if t.count <= maxTools {
 		return t
 	}
-	chosen := t.search(tc.GetGoal()+" "+tc.GetAgentDescription(), chosenTools)
-	t.shown = slices.DeleteFunc(slices.Clone(t.all), func(tool *commonv1.Tool) bool { return !slices.Contains(chosen, tool) })
-	for _, e := range tc.GetHistory() {
-		t.show(t.byAlias[Alias(e.GetToolId())])
+	chosen := t.search(s.tc.GetGoal()+" "+s.tc.GetAgentDescription(), chosenTools)
+	slices.SortFunc(chosen, func(a, b rank.Hit) int { return cmp.Compare(a.Position, b.Position) })
+	t.shown = toolsIn(chosen)
+	for _, e := range s.tc.GetHistory() {
+		t.show(t.all.Find(e.GetToolId()))
 	}
 	return t
+}
+
+func toolsIn(hits []rank.Hit) (tools []*commonv1.Tool) {
+	for _, h := range hits {
+		tools = append(tools, h.Tool)
+	}
+	return tools
 }
 
 // show adds a tool to the shown tools; it ignores nil and a tool that is already shown.
@@ -76,31 +81,18 @@ func (t *toolset) show(tool *commonv1.Tool) {
 }
 
 // search returns the tools that match a text best, at most limit of them, the best first.
-func (t *toolset) search(text string, limit int) []*commonv1.Tool {
-	var found []*commonv1.Tool
-	for _, hit := range t.indexes.Index(t.all).Search(text) {
-		if found = append(found, t.byAlias[Alias(hit.Tool.GetId())]); len(found) == limit {
-			break
-		}
-	}
-	return found
+func (t *toolset) search(text string, limit int) []rank.Hit {
+	hits := t.all.Search(text)
+	return hits[:min(len(hits), limit)]
 }
 
 // find shows the tools that match a query and returns them.
 func (t *toolset) find(query string) []*commonv1.Tool {
-	found := t.search(query, maxFound)
+	found := toolsIn(t.search(query, maxFound))
 	for _, tool := range found {
 		t.show(tool)
 	}
 	return found
-}
-
-// lookup returns the tool with an alias or id, nil if there is none.
-func (t *toolset) lookup(name string) *commonv1.Tool {
-	if tool := t.byAlias[name]; tool != nil {
-		return tool
-	}
-	return catalog.Find(t.all, name)
 }
 
 // modelTools returns the planner's own tools and the shown tools, as models get them.
@@ -110,8 +102,8 @@ func (t *toolset) modelTools(inJSON bool) []*plannerv1.ModelTool {
 		tools = append(tools, t.ending)
 	}
 	tools = append(tools, ownTool(readOutput, "Reads on in the output of an earlier step, of which only the beginning is shown."))
-	if len(t.all) > maxTools {
-		tools = append(tools, ownTool(findTools, fmt.Sprintf("Finds further tools: you see only some of the %d.", len(t.all))))
+	if t.count > maxTools {
+		tools = append(tools, ownTool(findTools, fmt.Sprintf("Finds further tools: you see only some of the %d.", t.count)))
 	}
 	for _, tool := range t.shown {
 		tools = append(tools, modelTool(tool, inJSON))

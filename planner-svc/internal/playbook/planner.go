@@ -10,6 +10,7 @@ import (
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
+	"pawl.dev/planner-svc/internal/catalog"
 	"pawl.dev/planner-svc/internal/lang"
 	"pawl.dev/planner-svc/internal/plan"
 )
@@ -35,8 +36,8 @@ func (*Planner) Info() *plannerv1.Model {
 }
 
 // PlanSteps implements plan.Planner.
-func (m *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
-	r, err := m.run(req.GetContext())
+func (m *Planner) PlanSteps(ctx context.Context, req *plannerv1.PlanStepsRequest, _ func(string) error) (*plannerv1.PlanStepsResponse, error) {
+	r, err := m.run(ctx, req.GetContext())
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +51,8 @@ func (m *Planner) PlanSteps(_ context.Context, req *plannerv1.PlanStepsRequest, 
 }
 
 // GenerateAnswer implements plan.Planner.
-func (m *Planner) GenerateAnswer(_ context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
-	r, err := m.run(req.GetContext())
+func (m *Planner) GenerateAnswer(ctx context.Context, req *plannerv1.GenerateAnswerRequest, emit func(string) error) (*plannerv1.GenerateAnswerResponse, error) {
+	r, err := m.run(ctx, req.GetContext())
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (m *Planner) GetFirstInputParams(ctx context.Context, req *plannerv1.GetFir
 	return &plannerv1.GetFirstInputParamsResponse{InputJson: due.GetInputJson(), Missing: due.GetMissing(), Usage: &commonv1.Usage{}}, nil
 }
 
-func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
+func (m *Planner) run(ctx context.Context, tc *plannerv1.TaskContext) (*run, error) {
 	p, err := m.Parse(tc.GetPlaybook())
 	inputs := ""
 	if err == nil {
@@ -94,7 +95,7 @@ func (m *Planner) run(tc *plannerv1.TaskContext) (*run, error) {
 		return nil, &c
 	}
 	return &run{
-		Playbook: p, tc: tc, lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name), states: make([]state, len(p.Steps)), inputs: inputs,
+		Playbook: p, tc: tc, tools: catalog.FromContext(ctx, tc.GetTools()), lang: lang.Of(tc.GetLanguage(), tc.GetGoal()+p.Name), states: make([]state, len(p.Steps)), inputs: inputs,
 	}, nil
 }
 

@@ -24,8 +24,9 @@ import (
 // run is a playbook and its progress. It serves one request, in one goroutine.
 type run struct {
 	*Playbook
-	tc   *plannerv1.TaskContext
-	lang lang.Lang
+	tc    *plannerv1.TaskContext
+	tools catalog.Set
+	lang  lang.Lang
 
 	inputs  string   // JSON object
 	states  []state  // of the steps
@@ -40,7 +41,7 @@ type run struct {
 
 // tool returns a tool of the task, nil if there is none.
 func (r *run) tool(id string) *catalog.Tool {
-	if t := catalog.Find(r.tc.GetTools(), id); t != nil {
+	if t := r.tools.Find(id); t != nil {
 		return catalog.NewTool(t)
 	}
 	return nil

@@ -9,8 +9,7 @@ import (
 	"sync"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-
-	"pawl.dev/planner-svc/internal/catalog"
+	"pawl.dev/services/schema"
 )
 
 // BM25's constants: k1 bounds the weight of repeated terms, b is the penalty for length.
@@ -18,33 +17,41 @@ const k1, b = 1.2, 0.5
 
 // Index holds the terms of a list of tools. It may be used by several goroutines.
 type Index struct {
-	Derived sync.Map // what users of the index derive from its tools, by *catalog.Tool
+	tools    []*commonv1.Tool
+	postings map[string][]posting // by term, in the order of the tools
+	lengths  []float64            // by tool: the sum of its weights
+	total    float64              // of lengths
+	derived  sync.Map             // see Hit.Derive; by *commonv1.Tool
+}
 
-	tools    []*catalog.Tool
-	postings map[string]map[int]float64 // by term and tool: the term's weight
-	lengths  []float64                  // by tool: the sum of its weights
-	average  float64                    // of lengths
+// posting is the weight of a term in a tool.
+type posting struct {
+	tool   int
+	weight float64
 }
 
 // Hit is a tool that matches a text.
 type Hit struct {
-	Tool  *catalog.Tool
-	Score float64
+	Tool     *commonv1.Tool
+	Score    float64
+	Position int // of the tool, in the tools of all indexes
+
+	index *Index
 }
 
 // New indexes a list of tools.
 func New(tools []*commonv1.Tool) *Index {
-	x := &Index{postings: map[string]map[int]float64{}, lengths: make([]float64, len(tools))}
-	for i := range tools {
-		t := catalog.NewTool(tools[i])
-		x.tools = append(x.tools, t)
+	x := &Index{tools: tools, postings: map[string][]posting{}, lengths: make([]float64, len(tools))}
+	for i, t := range tools {
 		x.add(i, t.GetName(), 4)
 		x.add(i, t.GetTitle()+" "+t.GetDescription(), 1)
-		for _, p := range t.Props {
-			x.add(i, p.Name, 1.5)
-			x.add(i, p.Description+" "+p.Enum, 0.5)
+		if compiled, err := schema.Compile(t.GetInputSchemaJson()); err == nil {
+			for _, p := range compiled.Properties() {
+				x.add(i, p.Name, 1.5)
+				x.add(i, p.Description+" "+p.Enum, 0.5)
+			}
 		}
-		x.average += x.lengths[i] / float64(len(tools))
+		x.total += x.lengths[i]
 	}
 	return x
 }
@@ -52,28 +59,40 @@ func New(tools []*commonv1.Tool) *Index {
 // add adds the terms of a tool's text.
 func (x *Index) add(tool int, text string, weight float64) {
 	for _, term := range Terms(text) {
-		if x.postings[term] == nil {
-			x.postings[term] = map[int]float64{}
+		list := x.postings[term]
+		if n := len(list); n == 0 || list[n-1].tool != tool {
+			list = append(list, posting{tool: tool})
 		}
-		x.postings[term][tool] += weight
+		list[len(list)-1].weight += weight
+		x.postings[term] = list
 		x.lengths[tool] += weight
 	}
 }
 
-// Search returns the tools that match a text, best first. Tools with equal scores keep the list's order. A synonym of a term counts less than the
-// term.
-func (x *Index) Search(text string) []Hit {
-	hits, counted := make([]Hit, len(x.tools)), map[string]bool{}
+// Search returns the tools of all indexes that match a text, best first. Tools with equal scores keep their order. A synonym of a term counts less
+// than the term.
+func Search(indexes []*Index, text string) []Hit {
+	n, total := 0, 0.0
+	for _, x := range indexes {
+		n, total = n+len(x.tools), total+x.total
+	}
+	scores, counted := make([]float64, n), map[string]bool{}
 	count := func(term string, weight float64) {
 		if counted[term] || Stop(term) {
 			return
 		}
 		counted[term] = true
-		n, matching := float64(len(x.tools)), float64(len(x.postings[term]))
-		rarity := math.Log(1 + (n-matching+0.5)/(matching+0.5))
-		for i, w := range x.postings[term] {
-			hits[i].Tool = x.tools[i]
-			hits[i].Score += weight * rarity * w * (k1 + 1) / (w + k1*(1-b+b*x.lengths[i]/x.average))
+		matching := 0
+		for _, x := range indexes {
+			matching += len(x.postings[term])
+		}
+		rarity := math.Log(1 + (float64(n-matching)+0.5)/(float64(matching)+0.5))
+		first := 0
+		for _, x := range indexes {
+			for _, p := range x.postings[term] {
+				scores[first+p.tool] += weight * rarity * p.weight * (k1 + 1) / (p.weight + k1*(1-b+b*x.lengths[p.tool]*float64(n)/total))
+			}
+			first += len(x.tools)
 		}
 	}
 	terms := Terms(text)
@@ -85,36 +104,29 @@ func (x *Index) Search(text string) []Hit {
 			count(s, 0.6)
 		}
 	}
-	hits = slices.DeleteFunc(hits, func(h Hit) bool { return h.Tool == nil })
+	return sorted(indexes, scores)
+}
+
+// sorted returns the tools with a score.
+func sorted(indexes []*Index, scores []float64) (hits []Hit) {
+	at := 0
+	for _, x := range indexes {
+		for _, t := range x.tools {
+			if scores[at] > 0 {
+				hits = append(hits, Hit{Tool: t, Score: scores[at], Position: at, index: x})
+			}
+			at++
+		}
+	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Score, a.Score) })
 	return hits
 }
 
-// maxCached bounds the indexes of a Cache. A task asks about the same list of tools at every step.
-const maxCached = 16
-
-// Cache keeps the indexes of the last lists of tools. Its zero value is ready, and it is safe for concurrent use.
-type Cache struct {
-	mu      sync.Mutex
-	indexes []*Index // guarded by mu; the newest first
-}
-
-// Index returns the index of a list of tools. Its hits may be tools of an earlier, equal list.
-func (c *Cache) Index(tools []*commonv1.Tool) *Index {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, x := range c.indexes {
-		if slices.EqualFunc(x.tools, tools, equal) {
-			return x
-		}
+// Derive returns what derive makes of the tool. The index keeps it for later searches.
+func (h Hit) Derive(derive func(*commonv1.Tool) any) any {
+	known, ok := h.index.derived.Load(h.Tool)
+	if !ok {
+		known, _ = h.index.derived.LoadOrStore(h.Tool, derive(h.Tool))
 	}
-	x := New(tools)
-	c.indexes = append([]*Index{x}, c.indexes[:min(len(c.indexes), maxCached-1)]...)
-	return x
-}
-
-// equal compares the fields of a tool that users of an index read.
-func equal(a *catalog.Tool, b *commonv1.Tool) bool {
-	return a.Tool == b || a.GetId() == b.GetId() && a.GetName() == b.GetName() && a.GetTitle() == b.GetTitle() && a.GetDescription() == b.GetDescription() &&
-		a.GetInputSchemaJson() == b.GetInputSchemaJson() && a.GetEffect() == b.GetEffect() && a.GetRiskFloor() == b.GetRiskFloor()
+	return known
 }

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ var tools = []*commonv1.Tool{
 }
 
 func TestSearch(t *testing.T) {
-	x := New(tools)
+	x := []*Index{New(tools)}
 	for query, want := range map[string]string{
 		"What's the weather in Paris?":         "get_weather",
 		"mail the report to Ann":               "send_email",
@@ -34,13 +35,33 @@ func TestSearch(t *testing.T) {
 		"北京到上海的航班":                             "查询航班",
 		"which flights are there from Beijing": "查询航班",
 	} {
-		hits := x.Search(query)
+		hits := Search(x, query)
 		if len(hits) == 0 || hits[0].Tool.GetName() != want {
 			t.Errorf("%q: %v, want %s", query, hits, want)
 		}
 	}
-	if hits := x.Search("the of and"); len(hits) > 0 {
+	if hits := Search(x, "the of and"); len(hits) > 0 {
 		t.Errorf("stop words alone match: %v", hits)
+	}
+}
+
+// Several indexes rank as one of all their tools does, and derive something of a tool once.
+func TestIndexesRankTogether(t *testing.T) {
+	one, several := []*Index{New(tools)}, []*Index{New(tools[:2]), New(nil), New(tools[2:])}
+	for _, query := range []string{"mail the weather of the city to Ann", "convert 5 dollars and delete the file", "城市", "nothing of the kind"} {
+		want, got := Search(one, query), Search(several, query)
+		same := func(a, b Hit) bool {
+			return a.Tool == b.Tool && a.Position == b.Position && math.Abs(a.Score-b.Score) < 1e-9
+		}
+		if !slices.EqualFunc(want, got, same) {
+			t.Errorf("%q: %v, want %v", query, got, want)
+		}
+	}
+	for i := range 2 {
+		derived := Search(several, "email")[0].Derive(func(tool *commonv1.Tool) any { return fmt.Sprint(tool.GetName(), i) })
+		if derived != "send_email0" {
+			t.Errorf("search %d derived %v", i, derived)
+		}
 	}
 }
 
@@ -66,13 +87,13 @@ func TestFast(t *testing.T) {
 		d := tools[i%len(tools)]
 		many = append(many, tool(fmt.Sprintf("%s_%d", d.GetName(), i), d.GetDescription(), d.GetInputSchemaJson()))
 	}
-	x := New(many)
+	x := []*Index{New(many)}
 	const most = 5 * time.Millisecond
 	// What else the machine does comes and goes; what a search takes is there each time.
 	fastest := time.Hour
 	for tries := 0; tries < 200 && fastest > most; tries++ {
 		start := time.Now()
-		x.Search("send an email about the weather to the people in Paris")
+		Search(x, "send an email about the weather to the people in Paris")
 		fastest = min(fastest, time.Since(start))
 	}
 	if fastest > most {
