@@ -34,6 +34,13 @@ func TestPermissions(t *testing.T) {
 	if o := invoke(t, bob, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 		t.Error(o.err)
 	}
+	catalogs := map[string]bool{}
+	for _, user := range []string{"ann", "bob", "op"} {
+		catalogs[listTools(t, s.as(user), &mcppoolv1.ListToolsRequest{McpId: "fake"}).GetCatalogHash()] = true
+	}
+	if len(catalogs) != 3 {
+		t.Errorf("users with different rules have the same catalog: %v", catalogs)
+	}
 	for user, want := range map[client]commonv1.RiskLevel{ann: commonv1.RiskLevel_RISK_LEVEL_LOW, bob: commonv1.RiskLevel_RISK_LEVEL_MEDIUM} {
 		for _, tool := range listTools(t, user, &mcppoolv1.ListToolsRequest{McpId: "fake", Query: "echo"}).GetTools() {
 			if tool.GetName() == "echo" && tool.GetRiskFloor() != want {

@@ -64,6 +64,9 @@ func TestChangedToolIsQuarantined(t *testing.T) {
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "count"}); o.err != nil {
 		t.Error(o.err)
 	}
+	if before.GetCatalogHash() == after.GetCatalogHash() {
+		t.Error("the catalog without the tool has the same hash")
+	}
 	held := quarantinedTools(t, ann)
 	if len(held) != 1 || held[0].GetDefinitionJson() != mcptest.ChangedInfo || !strings.Contains(held[0].GetApprovedDefinitionJson(), "process this is.\"") {
 		t.Fatalf("quarantined: %v", held)
@@ -85,6 +88,10 @@ func TestChangedToolIsQuarantined(t *testing.T) {
 	}
 	if o := invoke(t, ann, &mcppoolv1.CallToolRequest{McpId: "fake", Name: "info"}); o.err != nil {
 		t.Error(o.err)
+	}
+	approved := listTools(t, ann, &mcppoolv1.ListToolsRequest{McpId: "fake", NoTools: true}).GetCatalogHash()
+	if approved == before.GetCatalogHash() || approved == after.GetCatalogHash() {
+		t.Error("the catalog with the approved definition has the hash of an earlier one")
 	}
 	if records, err := os.ReadFile(audit); err != nil || !bytes.Contains(records, []byte(`"tool_approval"`)) {
 		t.Errorf("the approval is not in the audit: %v", err)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"slices"
 	"sync"
 
@@ -30,6 +28,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/registry"
 	"pawl.dev/mcppool-svc/internal/replica"
 	"pawl.dev/mcppool-svc/internal/store"
+	"pawl.dev/services/audit"
 	"pawl.dev/services/outbound"
 	"pawl.dev/services/seal"
 	"pawl.dev/services/serve"
@@ -84,11 +83,11 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 	if err != nil {
 		return err
 	}
-	audit, file, err := openAudit(s.cfg.Audit)
+	records, err := audit.Open(s.cfg.Audit, deps.Now, deps.Log)
 	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, file.Close)
+	s.closers = append(s.closers, records.Close)
 	st, box, err := s.openStore(ctx, deps)
 	if err != nil {
 		return err
@@ -117,7 +116,7 @@ func (s *Service) open(ctx context.Context, servers []*registry.Server, builtin 
 		models = call.NewModels(plannerv1.NewPlannerServiceClient(deps.Planner))
 	}
 	caller := call.New(s.pool, s.calls, call.Deps{
-		Lookup: s.registry.Lookup, Models: models, Now: deps.Now, Log: deps.Log, Audit: audit, Metrics: metrics, Pins: s.pins, Cache: s.cache,
+		Lookup: s.registry.Lookup, Models: models, Now: deps.Now, Log: deps.Log, Audit: records, Metrics: metrics, Pins: s.pins, Cache: s.cache,
 		MaxResult: s.cfg.MaxToolResultBytes, InputTimeout: s.cfg.InputTimeout,
 	})
 	s.closers = append(s.closers, s.disconnect)
@@ -224,19 +223,6 @@ func (s *Service) disconnect() error {
 	s.calls.Drain(ended, false, mcp.ErrStopping)
 	s.connector.Close()
 	return nil
-}
-
-// openAudit opens the audit file, or returns a nil handler if path is empty. The file is opened for appending, so that log rotation may
-// truncate it.
-func openAudit(path string) (slog.Handler, io.Closer, error) {
-	if path == "" {
-		return nil, io.NopCloser(nil), nil
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, nil, fmt.Errorf("opening the audit file: %w; choose a file that can be written", err)
-	}
-	return slog.NewJSONHandler(f, nil), f, nil
 }
 
 // openLogins opens the stored logins.

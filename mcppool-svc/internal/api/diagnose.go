@@ -171,7 +171,7 @@ func (t *serverTest) list(ctx context.Context) *check {
 	if err != nil {
 		return t.failure(err)
 	}
-	if t.tools, err = catalog.Read(raw, time.Now()); err != nil {
+	if t.tools, err = catalog.Read(raw); err != nil {
 		return t.failure(err)
 	}
 	if len(t.tools.Tools) == 0 {

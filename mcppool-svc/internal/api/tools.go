@@ -46,40 +46,61 @@ func (s *Server) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest)
 		return nil, err
 	}
 	inproc.Share(ctx) // the response is not changed after the return
-	size := int(cmp.Or(req.GetPageSize(), defaultTools))
-	words := strings.Fields(strings.ToLower(req.GetQuery()))
 	resp := &mcppoolv1.ListToolsResponse{
 		PoolId: s.ID, QuarantinedCount: uint32(review.Held()),
 		LateRelease: req.GetSessionId() != "" && s.Pool.MayReleaseLate(server, p.Sub),
 	}
-	n, bytes, last := 0, 0, ""
-	for _, tool := range all.After(string(after)) {
-		policy, decision := server.PolicyFor(p.Sub, tool.Name, tool.Hints)
-		if review.Holds(tool.Name) != req.GetQuarantined() || decision == registry.Deny || !tool.Matches(words) {
+	list, err := listingOf(all, listingKey{server, review, req.GetQuarantined(), server.RulesFor(p.Sub)}, p.Sub)
+	if err != nil {
+		return nil, err
+	}
+	if !req.GetQuarantined() {
+		resp.CatalogHash = list.hash
+	}
+	if req.GetNoTools() {
+		return resp, nil
+	}
+	last, more, err := s.addPage(resp, req, server, list, string(after))
+	if more {
+		resp.NextPageToken = page.Encode(scope, []byte(last))
+	}
+	return resp, err
+}
+
+// addPage adds a page of the tools that come after a name. It returns the name of the last one, and whether there may be more.
+func (s *Server) addPage(
+	resp *mcppoolv1.ListToolsResponse, req *mcppoolv1.ListToolsRequest, server *registry.Server, list *listing, after string,
+) (last string, more bool, err error) {
+	size := int(cmp.Or(req.GetPageSize(), defaultTools))
+	words := strings.Fields(strings.ToLower(req.GetQuery()))
+	n, bytes := 0, 0
+	for i := list.after(after); i < len(list.tools); i++ {
+		tool := list.tools[i]
+		if !tool.Matches(words) {
 			continue
 		}
 		bytes += len(tool.Raw)
 		if n == size || n > 0 && bytes > maxPageBytes {
-			resp.NextPageToken = page.Encode(scope, []byte(last))
-			break
+			return last, true, nil
 		}
-		if req.GetExact() && !req.GetQuarantined() {
+		switch {
+		case req.GetQuarantined():
+			if err := s.addQuarantined(resp, server, tool, list.messages[i]); err != nil {
+				return "", false, err
+			}
+		case req.GetExact():
 			resp.DefinitionsJson = append(resp.DefinitionsJson, tool.Raw)
-		} else if err := s.add(resp, server, tool, policy, req.GetQuarantined()); err != nil {
-			return nil, err
+		default:
+			resp.Tools = append(resp.Tools, list.messages[i])
 		}
 		n, last = n+1, tool.Name
 	}
-	return resp, nil
+	return last, false, nil
 }
 
-// add adds a tool to a page.
-func (s *Server) add(resp *mcppoolv1.ListToolsResponse, server *registry.Server, tool *catalog.Tool, policy registry.Policy, quarantined bool) error {
-	if !quarantined {
-		resp.Tools = append(resp.Tools, toolMessage(server, tool, policy))
-		return nil
-	}
-	q := &mcppoolv1.QuarantinedTool{Tool: toolMessage(server, tool, policy), DefinitionJson: tool.Raw}
+// addQuarantined adds a tool to a page of quarantined tools.
+func (s *Server) addQuarantined(resp *mcppoolv1.ListToolsResponse, server *registry.Server, tool *catalog.Tool, message *commonv1.Tool) error {
+	q := &mcppoolv1.QuarantinedTool{Tool: message, DefinitionJson: tool.Raw}
 	approved, known, err := s.Pins.Approved(server, tool.Name)
 	if err != nil {
 		return errs.New(codes.Internal, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "%w", err)

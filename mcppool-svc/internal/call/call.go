@@ -18,6 +18,7 @@ import (
 	"pawl.dev/mcppool-svc/internal/conn"
 	"pawl.dev/mcppool-svc/internal/pin"
 	"pawl.dev/mcppool-svc/internal/registry"
+	"pawl.dev/services/audit"
 	"pawl.dev/services/errs"
 )
 
@@ -33,13 +34,13 @@ type Deps struct {
 	// Lookup returns a user's server with its current registration, for retries. Nil: registrations do not change.
 	Lookup func(user, mcpID string) (*registry.Server, error)
 
-	Now     func() time.Time // for start_by and audit records
+	Now     func() time.Time // for start_by
 	Log     *slog.Logger
-	Audit   slog.Handler // gets a record of each call, approval, answer and model request; may be nil
-	Metrics *Metrics     // may be nil
-	Pins    *pin.Book    // which tools may be used
-	Cache   *Cache       // results of tools that only read; may be nil
-	Models  *Models      // the models for requests of servers (sampling); nil: none
+	Audit   *audit.Log // gets a record of each call, approval, answer and model request; may be nil
+	Metrics *Metrics   // may be nil
+	Pins    *pin.Book  // which tools may be used
+	Cache   *Cache     // results of tools that only read; may be nil
+	Models  *Models    // the models for requests of servers (sampling); nil: none
 
 	MaxResult    int           // bytes of a raw result: longer tool results are cut, longer resources and prompts are refused; 0: no limit
 	InputTimeout time.Duration // how long a question stays open

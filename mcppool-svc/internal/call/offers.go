@@ -294,7 +294,7 @@ func (c *Caller) Approve(ctx context.Context, use conn.Use, name, hash string) (
 		return nil, notStored(err)
 	}
 	c.deps.Log.InfoContext(ctx, "a tool was approved", "user", use.User, "mcp_id", use.Server.ID, "tool", name, "definition_hash", hash)
-	c.audit(ctx, "tool_approval", slog.String("user", use.User), slog.String("mcp_id", use.Server.ID), slog.String("tool", name),
+	c.deps.Audit.Record(ctx, "tool_approval", slog.String("user", use.User), slog.String("mcp_id", use.Server.ID), slog.String("tool", name),
 		slog.String("definition_hash", hash))
 	return tool, nil
 }

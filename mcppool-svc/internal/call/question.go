@@ -136,7 +136,7 @@ func (c *Caller) Answer(ctx context.Context, user, callID, questionID string, a 
 	if err := c.calls.Answer(user, callID, questionID, a); err != nil {
 		return err
 	}
-	c.audit(ctx, "tool_answer", slog.String("user", user), slog.String("call_id", callID), slog.String("input_id", questionID),
+	c.deps.Audit.Record(ctx, "tool_answer", slog.String("user", user), slog.String("call_id", callID), slog.String("input_id", questionID),
 		slog.String("action", string(a.Action)))
 	return nil
 }

@@ -80,19 +80,7 @@ func (x *execution) record(ctx context.Context, took time.Duration, end inflight
 		x.deps.Log.LogAttrs(ctx, level, message, attrs...)
 	}
 	if x.deps.Audit != nil {
-		x.audit(ctx, "tool_call", x.auditAttrs(took, end)...)
-	}
-}
-
-// audit writes an audit record.
-func (c *Caller) audit(ctx context.Context, what string, attrs ...slog.Attr) {
-	if c.deps.Audit == nil {
-		return
-	}
-	rec := slog.NewRecord(c.deps.Now(), slog.LevelInfo, what, 0)
-	rec.AddAttrs(attrs...)
-	if err := c.deps.Audit.Handle(ctx, rec); err != nil {
-		c.deps.Log.ErrorContext(ctx, "writing an audit record failed; make room, or check the audit file", "record", what, "error", err)
+		x.deps.Audit.Record(ctx, "tool_call", x.auditAttrs(took, end)...)
 	}
 }
 

@@ -48,8 +48,7 @@ func (x *execution) settle(result *mcppoolv1.CallResult, err error) {
 // run twice, and if the call has time left after the wait.
 func (x *execution) planRetry(ctx context.Context) (wait time.Duration, retry bool) {
 	last := x.reason
-	var e *mcp.Error
-	errors.As(x.err, &e)
+	e, _ := errors.AsType[*mcp.Error](x.err)
 	switch {
 	case x.connected && last != connectionEnded && endedUnsent(x.err):
 		x.reason = connectionEnded
@@ -81,8 +80,8 @@ func (x *execution) beginRetry(ctx context.Context) bool {
 
 // endedUnsent reports whether a connection ended before the request was sent over it, such as after a restart of the server.
 func endedUnsent(err error) bool {
-	var e *mcp.Error
-	return errors.As(err, &e) && e.Lost && !e.MayHaveRun && !e.Begun
+	e, ok := errors.AsType[*mcp.Error](err)
+	return ok && e.Lost && !e.MayHaveRun && !e.Begun
 }
 
 // mayUseOwnConnection reports whether to repeat a call, over a connection of its own, because a question was refused that may have been this

@@ -55,7 +55,7 @@ func (a *attempt) sample(ctx context.Context, wanted mcp.Sample) (mcp.Sampled, e
 		got.Usage = e.Usage
 	}
 	a.usage.add(got.Usage)
-	a.audit(ctx, "model_request", a.sampleAttrs(policy, got, err, time.Since(began))...)
+	a.deps.Audit.Record(ctx, "model_request", a.sampleAttrs(policy, got, err, time.Since(began))...)
 	if err != nil {
 		e, code := errs.From(err), mcp.SampleFailed
 		if e.Code == codes.InvalidArgument { // the planner checks the server's request

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-	"weak"
 
 	"golang.org/x/sync/singleflight"
 
@@ -27,14 +25,15 @@ import (
 	"pawl.dev/services/strictjson"
 )
 
-// Catalog holds the tools of a server at one time. It is immutable.
+// Catalog holds the tools of a server at one time. It is immutable, and connections with equal lists share it.
 type Catalog struct {
 	Tools []*Tool // sorted by name
 	// Skipped names the tools that were left out, each with the reason.
 	Skipped []string
-	Time    time.Time // when it was read
 	// Digest is a hash of the definitions in Tools, whatever their order in the server's list.
 	Digest [sha256.Size]byte
+	// Derived holds what users of the catalog derive from it, by keys of their own types.
+	Derived sync.Map
 }
 
 // Find returns a tool by its exact name, or nil.
@@ -46,23 +45,25 @@ func (c *Catalog) Find(name string) *Tool {
 	return c.Tools[i]
 }
 
-// After returns the tools that come after a name, in order.
-func (c *Catalog) After(name string) []*Tool {
-	i, ok := slices.BinarySearchFunc(c.Tools, name, func(t *Tool, name string) int { return cmp.Compare(t.Name, name) })
-	if ok {
-		i++
-	}
-	return c.Tools[i:]
-}
-
 // Read returns the catalog of raw definitions. It returns an *mcp.Error if a definition cannot be read, or if two tools have the
 // same name.
-func Read(raw []json.RawMessage, now time.Time) (*Catalog, error) { return read(raw, now, nil) }
+func Read(raw []json.RawMessage) (*Catalog, error) { return NewInterner().read(raw) }
 
-func read(raw []json.RawMessage, now time.Time, interner *Interner) (*Catalog, error) {
-	c := &Catalog{Tools: make([]*Tool, 0, len(raw)), Time: now}
-	for _, r := range raw {
-		t, err := interner.read(r)
+// read returns the catalog of raw definitions, shared if there already is one of the same list.
+func (k *Interner) read(raw []json.RawMessage) (*Catalog, error) {
+	hashes, list := make([]string, len(raw)), sha256.New()
+	for i, r := range raw {
+		sum := sha256.Sum256(r)
+		list.Write(sum[:])
+		hashes[i] = hex.EncodeToString(sum[:])
+	}
+	key := string(list.Sum(nil))
+	if shared := k.catalogs.get(key); shared != nil {
+		return shared, nil
+	}
+	c := &Catalog{Tools: make([]*Tool, 0, len(raw))}
+	for i, r := range raw {
+		t, err := k.tool(hashes[i], r)
 		if skipped := (*skippedError)(nil); errors.As(err, &skipped) {
 			c.Skipped = append(c.Skipped, skipped.Error())
 			continue
@@ -81,7 +82,7 @@ func read(raw []json.RawMessage, now time.Time, interner *Interner) (*Catalog, e
 		}
 	}
 	h.Sum(c.Digest[:0])
-	return c, nil
+	return k.catalogs.put(key, c), nil
 }
 
 const (
@@ -145,8 +146,8 @@ func (t *Tool) Matches(words []string) bool {
 	return true
 }
 
-// parse reads one definition.
-func parse(raw json.RawMessage) (*Tool, error) {
+// parse reads one definition with this hash.
+func parse(hash string, raw json.RawMessage) (*Tool, error) {
 	if len(raw) > maxDefinition {
 		return nil, fmt.Errorf("a tool definition has more than %d MiB", maxDefinition>>20)
 	}
@@ -157,8 +158,7 @@ func parse(raw json.RawMessage) (*Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a tool definition cannot be read: %w", err)
 	}
-	sum := sha256.Sum256(raw)
-	t := &Tool{Raw: string(raw), Hash: hex.EncodeToString(sum[:])}
+	t := &Tool{Raw: string(raw), Hash: hash}
 	if err := readText(fields, "name", &t.Name); err != nil {
 		return nil, err
 	}
@@ -275,11 +275,12 @@ type Cache struct {
 	lists singleflight.Group // by version
 
 	mu      sync.Mutex
-	current *Catalog // guarded by mu
-	version uint64   // guarded by mu; ToolsVersion before current was listed
+	current *Catalog  // guarded by mu
+	listed  time.Time // guarded by mu; when current was listed
+	version uint64    // guarded by mu; ToolsVersion before current was listed
 }
 
-// NewCache returns a cache over a connection; interner may be nil.
+// NewCache returns a cache over a connection.
 func NewCache(source Source, interner *Interner) *Cache {
 	return &Cache{source: source, interner: interner}
 }
@@ -308,9 +309,9 @@ func (c *Cache) Find(ctx context.Context, name string) (*Catalog, *Tool, error) 
 func (c *Cache) get(ctx context.Context, age time.Duration) (*Catalog, error) {
 	version := c.source.ToolsVersion()
 	c.mu.Lock()
-	current, listedVersion := c.current, c.version
+	current, listedVersion, listed := c.current, c.version, c.listed
 	c.mu.Unlock()
-	if current != nil && listedVersion == version && time.Since(current.Time) < age {
+	if current != nil && listedVersion == version && time.Since(listed) < age {
 		return current, nil
 	}
 	// Other callers may wait for this list too, so it does not end when the first caller's ctx does.
@@ -331,49 +332,14 @@ func (c *Cache) list(ctx context.Context, version uint64) (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := read(raw, time.Now(), c.interner)
+	catalog, err := c.interner.read(raw)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == nil || version >= c.version {
-		c.current, c.version = catalog, version
+		c.current, c.listed, c.version = catalog, time.Now(), version
 	}
 	return catalog, nil
-}
-
-// Interner shares tools with the same definition between the catalogs of many connections. It drops tools that no catalog holds. It is safe
-// for concurrent use.
-type Interner struct {
-	mu    sync.Mutex
-	tools map[string]weak.Pointer[Tool] // guarded by mu; by Tool.Hash
-}
-
-// NewInterner returns an empty Interner.
-func NewInterner() *Interner { return &Interner{tools: make(map[string]weak.Pointer[Tool])} }
-
-// read returns the tool of a definition, shared if there already is one.
-func (k *Interner) read(raw json.RawMessage) (*Tool, error) {
-	t, err := parse(raw)
-	if err != nil || k == nil {
-		return t, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if shared := k.tools[t.Hash].Value(); shared != nil && shared.Raw == t.Raw {
-		return shared, nil
-	}
-	k.tools[t.Hash] = weak.Make(t)
-	runtime.AddCleanup(t, k.forget, t.Hash)
-	return t, nil
-}
-
-// forget removes the entry of a garbage-collected tool, unless another tool with that definition has replaced it.
-func (k *Interner) forget(hash string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if p, ok := k.tools[hash]; ok && p.Value() == nil {
-		delete(k.tools, hash)
-	}
 }

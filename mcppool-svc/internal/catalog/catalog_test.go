@@ -72,7 +72,7 @@ func TestCacheUntilTheServerSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{delay: time.Second}
 		s.set(nil, "b", "a")
-		c := NewCache(s, nil)
+		c := NewCache(s, NewInterner())
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -106,7 +106,7 @@ func TestFindListsAgainForUnknownTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.set(nil, "a")
-		c := NewCache(s, nil)
+		c := NewCache(s, NewInterner())
 		for range 5 {
 			if _, tool, err := c.Find(t.Context(), "b"); tool != nil || err != nil {
 				t.Errorf("found %v, %v", tool, err)
@@ -127,7 +127,7 @@ func TestListOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{delay: time.Second}
 		s.set(nil, "a")
-		c := NewCache(s, nil)
+		c := NewCache(s, NewInterner())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := c.Get(ctx)
@@ -143,7 +143,7 @@ func TestListOutlivesItsCaller(t *testing.T) {
 func TestErrorsAreNotKept(t *testing.T) {
 	s := &source{}
 	s.set(&mcp.Error{Message: "broken"})
-	c := NewCache(s, nil)
+	c := NewCache(s, NewInterner())
 	if _, err := c.Get(t.Context()); err == nil {
 		t.Error("no error")
 	}
@@ -169,16 +169,24 @@ func TestReadRefusesWhatIsAmbiguous(t *testing.T) {
 		for _, tool := range tools {
 			raw = append(raw, json.RawMessage(tool))
 		}
-		_, err := Read(raw, time.Time{})
+		_, err := Read(raw)
 		if err == nil || mcp.As(err).Kind != mcp.Protocol || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error = %v, want one with %q", tools, err, want)
 		}
 	}
 }
 
+func readOne(raw string) (*Tool, error) {
+	c, err := Read([]json.RawMessage{json.RawMessage(raw)})
+	if err != nil || len(c.Tools) == 0 {
+		return nil, errors.Join(err, errors.New("it was left out"))
+	}
+	return c.Tools[0], nil
+}
+
 func TestParseKeepsSchemasExactly(t *testing.T) {
 	raw := `{"name":"a", "inputSchema": {"type" : "object","x":1e400}, "outputSchema":null,"annotations":{"title":"A","readOnlyHint":true,"destructiveHint":"odd"}}`
-	tool, err := parse(json.RawMessage(raw))
+	tool, err := readOne(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +196,7 @@ func TestParseKeepsSchemasExactly(t *testing.T) {
 	if h := tool.Hints; h.ReadOnly == nil || !*h.ReadOnly || h.Destructive != nil || h.Idempotent != nil {
 		t.Errorf("hints = %+v", h)
 	}
-	other, err := parse(json.RawMessage(strings.Replace(raw, "1e400", "1e401", 1)))
+	other, err := readOne(strings.Replace(raw, "1e400", "1e401", 1))
 	if err != nil || other.Hash == tool.Hash {
 		t.Errorf("another definition has the same hash (%v)", err)
 	}
@@ -201,7 +209,7 @@ func FuzzParse(f *testing.F) {
 		if !json.Valid([]byte(raw)) {
 			return // mcp-go passes on nothing else
 		}
-		tool, err := parse(json.RawMessage(raw))
+		tool, err := readOne(raw)
 		if err == nil && (tool.Name == "" || len(tool.Hash) != 64) {
 			t.Errorf("parsed %q to %+v", raw, tool)
 		}

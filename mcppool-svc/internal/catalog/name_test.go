@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A tool whose name has control or invisible characters is left out, and the catalog says so; the others can be used.
@@ -20,7 +19,7 @@ func TestToolsWithDeceptiveNamesAreSkipped(t *testing.T) {
 	} {
 		c, err := Read([]json.RawMessage{
 			json.RawMessage(`{"name":"good","inputSchema":{"type":"object"}}`), json.RawMessage(`{"name":` + raw + `,"inputSchema":{"type":"object"}}`),
-		}, time.Now())
+		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -30,7 +29,7 @@ func TestToolsWithDeceptiveNamesAreSkipped(t *testing.T) {
 			t.Errorf("%s: %d tools, skipped %q", name, len(c.Tools), c.Skipped)
 		}
 	}
-	c, err := Read([]json.RawMessage{json.RawMessage(`{"name":"查找 café_1.2/x","inputSchema":{"type":"object"}}`)}, time.Now())
+	c, err := Read([]json.RawMessage{json.RawMessage(`{"name":"查找 café_1.2/x","inputSchema":{"type":"object"}}`)})
 	if err != nil || len(c.Tools) != 1 || len(c.Skipped) != 0 {
 		t.Errorf("a plain name: %+v, %v", c, err)
 	}

@@ -52,7 +52,7 @@ type Pool struct {
 	changed func(uid, user string) // see Observe
 	watched func(user string) bool // see SetWatched
 
-	tools   *catalog.Interner // of all connections
+	tools   *catalog.Interner // for all connections
 	refused atomic.Uint64     // uses refused because of a limit
 
 	base   context.Context // done after Close, which also ends connects

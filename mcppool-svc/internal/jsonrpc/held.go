@@ -66,7 +66,7 @@ func (h *Held) expire() {
 	h.shrink(0)
 }
 
-// read records that a message was read completely and has this size; 0 frees its part, because nobody receives the message.
+// read records that a message of this size was read completely; 0 frees its part, because no receiver is left.
 func (h *Held) read(bytes int) {
 	if h != nil {
 		h.onStall(nil)

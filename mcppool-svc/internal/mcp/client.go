@@ -45,8 +45,8 @@ type client struct {
 	// Set by the handshake, before the client is used.
 	info      Info
 	serverCan mcp.ServerCapabilities
-	canTask   bool           // tools may be called as tasks if their definitions allow it
-	meta      map[string]any // _meta of each request; empty in revisions with a handshake
+	canTask   bool            // tools may be called as tasks if their definitions allow it
+	meta      json.RawMessage // _meta of each request, an object; nil in revisions with a handshake
 
 	shared   bool     // all users share the connection: logs are dropped, and questions that name no call refused
 	roots    []string // the answer to roots/list

@@ -206,12 +206,13 @@ func (c *client) setMeta() {
 	if !c.isModern() {
 		return
 	}
-	c.meta = map[string]any{
+	meta := map[string]any{
 		mcp.MetaKeyProtocolVersion: string(modern), mcp.MetaKeyClientInfo: mcp.Implementation{Name: "pawl", Version: c.version}, mcp.MetaKeyClientCapabilities: c.capabilities(),
 	}
 	if c.serverCan.Logging != nil {
-		c.meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
+		meta[mcp.MetaKeyLogLevel] = mcp.LoggingLevelInfo
 	}
+	c.meta, _ = json.Marshal(meta) // such values always encode
 }
 
 // noAnswer returns the error of a connect whose ctx ended before the server answered.

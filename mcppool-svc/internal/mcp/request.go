@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pawl.dev/mcppool-svc/internal/jsonrpc"
@@ -59,7 +60,7 @@ func (c *client) encode(method, name string, params any) (*pendingRequest, error
 type toolParams struct {
 	Name      string                     `json:"name"`
 	Arguments json.RawMessage            `json:"arguments"`
-	Meta      map[string]any             `json:"_meta"`
+	Meta      json.RawMessage            `json:"_meta"`
 	Task      map[string]int64           `json:"task,omitempty"`
 	Responses map[string]json.RawMessage `json:"inputResponses,omitempty"`
 	State     *string                    `json:"requestState,omitempty"`
@@ -75,15 +76,10 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 		}
 		return x, err
 	}
-	params := toolParams{
+	params := &toolParams{
 		Name: call.Name, Arguments: json.RawMessage(cmp.Or(call.Arguments.String(), "{}")), Responses: next.responses, State: next.state,
-		Meta: make(map[string]any, len(c.meta)+len(call.Meta)+1),
+		Meta: c.metaOf(r),
 	}
-	maps.Copy(params.Meta, c.meta)
-	for key, value := range call.Meta {
-		params.Meta[key] = value
-	}
-	params.Meta["progressToken"] = r.token
 	if call.Task && c.canTask {
 		params.Task = map[string]int64{"ttl": call.TaskTTL.Milliseconds()}
 	}
@@ -102,6 +98,24 @@ func (c *client) toolRequest(r *running, next round) (*pendingRequest, error) {
 		}
 	}
 	return x, nil
+}
+
+// metaOf returns the _meta of a request of a call.
+func (c *client) metaOf(r *running) json.RawMessage {
+	meta := append(make([]byte, 0, len(c.meta)+512), '{')
+	if len(c.meta) > 0 {
+		meta = append(append(meta, c.meta[1:len(c.meta)-1]...), ',')
+	}
+	add := func(key, value string) {
+		meta, _ = jsontext.AppendQuote(meta, key) // the errors report invalid UTF-8, which is replaced
+		meta, _ = jsontext.AppendQuote(append(meta, ':'), value)
+	}
+	for key, value := range r.call.Meta {
+		add(key, value)
+		meta = append(meta, ',')
+	}
+	add("progressToken", r.token)
+	return append(meta, '}')
 }
 
 const (

@@ -3,6 +3,7 @@ package pin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -262,6 +263,11 @@ type Review struct{ held map[string]bool }
 
 // Holds reports whether a tool waits for an approval.
 func (r *Review) Holds(name string) bool { return r != nil && r.held[name] }
+
+// Equal reports whether the same tools wait.
+func (r *Review) Equal(other *Review) bool {
+	return r == other || r.Held() == other.Held() && (r.Held() == 0 || maps.Equal(r.held, other.held))
+}
 
 // Held returns the number of tools that wait for an approval.
 func (r *Review) Held() int {

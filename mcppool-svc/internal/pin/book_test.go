@@ -41,7 +41,7 @@ func tools(t *testing.T, defs ...string) *catalog.Catalog {
 		name, description, _ := strings.Cut(d, "=")
 		raw = append(raw, json.RawMessage(fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{}}`, name, description)))
 	}
-	c, err := catalog.Read(raw, time.Now())
+	c, err := catalog.Read(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +186,46 @@ func TestPinsThatCannotBeStored(t *testing.T) {
 	}
 }
 
+// unreadable fails at reading one bucket's values, once it is broken.
+type unreadable struct {
+	store.Store
+	bucket string
+	broken bool
+}
+
+func (u *unreadable) Get(bucket, key string) ([]byte, error) {
+	if u.broken && bucket == u.bucket {
+		return nil, errors.New("bad sector")
+	}
+	return u.Store.Get(bucket, key)
+}
+
+// A pin that cannot be read is an error: else a changed definition would be accepted as a new one.
+func TestPinsThatCannotBeRead(t *testing.T) {
+	for _, bucket := range Buckets() {
+		t.Run(bucket, func(t *testing.T) {
+			st, s := &unreadable{Store: newStore(t), bucket: bucket}, &registry.Server{UID: "u", Stdio: &registry.Stdio{}}
+			if got := held(t, open(t, st), s, tools(t, "a=1")); got != "" {
+				t.Fatalf("held %s", got)
+			}
+			b := open(t, st)
+			st.broken = true
+			if _, err := Open(st, time.Now); !errors.Is(err, ErrStorage) {
+				t.Errorf("Open: %v", err)
+			}
+			if r, err := b.Review(&registry.Server{UID: "new", Stdio: &registry.Stdio{}}, tools(t, "a=1")); !errors.Is(err, ErrStorage) {
+				t.Errorf("Review: %v, %v", r, err)
+			}
+			if err := b.Approve(s, tools(t, "a=2").Find("a"), "op"); !errors.Is(err, ErrStorage) {
+				t.Errorf("Approve: %v", err)
+			}
+			if r, known, err := b.Approved(s, "a"); bucket == bucketApproved && !errors.Is(err, ErrStorage) {
+				t.Errorf("Approved: %v, %v, %v", r, known, err)
+			}
+		})
+	}
+}
+
 func TestUnknownFormatIsRefused(t *testing.T) {
 	for stored, want := range map[string]string{`{"v":2}`: "newer version", `{}`: "no format version"} {
 		st := newStore(t)
@@ -210,6 +250,7 @@ func TestDiff(t *testing.T) {
 		{`{"a":[1]}`, `{"a":[1,2]}`, []string{"/a"}},
 		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, []string{"/a"}},
 		{``, `{}`, []string{""}},
+		{`null`, ``, []string{""}},
 		{fmt.Sprintf(deep, "1"), fmt.Sprintf(deep, "2"), []string{strings.Repeat("/a", maxDepth)}},
 	} {
 		if diff := cmp.Diff(tt.want, Diff(tt.before, tt.after)); diff != "" {

@@ -120,6 +120,17 @@ func (s *Server) PermitOffers(user string) Decision {
 	})
 }
 
+// RulesFor returns which permission rules are about a user, one character for each. PolicyFor is the same for users with the same rules.
+func (s *Server) RulesFor(user string) string {
+	about := make([]byte, len(s.Permissions))
+	for i, r := range s.Permissions {
+		if about[i] = '0'; len(r.Users) == 0 || slices.Contains(r.Users, user) {
+			about[i] = '1'
+		}
+	}
+	return string(about)
+}
+
 func (s *Server) decide(matches func(Rule) bool) Decision {
 	i := slices.IndexFunc(s.Permissions, matches)
 	switch {

@@ -146,7 +146,8 @@ type key [16]byte
 
 // keyOf is injective up to hash collisions: a user id holds no NUL.
 func keyOf(user, id string) key {
-	sum := sha256.Sum256([]byte(user + "\x00" + id))
+	var text [256]byte
+	sum := sha256.Sum256(append(append(append(text[:0], user...), 0), id...))
 	return key(sum[:])
 }
 
