@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,15 +33,42 @@ func BenchmarkExecutor(b *testing.B) {
 	for _, ahead := range []bool{true, false} {
 		for _, at := range []int{1, 32, 128} {
 			b.Run(fmt.Sprintf("ahead=%v/at-%d", ahead, at), func(b *testing.B) {
-				client := startInProcess(b, ahead, at)
+				steps := fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read")
+				client := startInProcess(b, &fastPlanner{Planner: steps, ahead: ahead}, executor.Config{MaxRunning: max(30, at)})
 				runTasks(b, client, at)
 			})
 		}
 	}
 }
 
+// BenchmarkChained runs tasks of 1,000 steps that are planned ahead, with inputs made of the output before and with fixed inputs, in turns.
+func BenchmarkChained(b *testing.B) {
+	const steps = 1000
+	chained, fixed := fake.Script(slices.Repeat([]string{"read"}, steps)...), fake.Script(slices.Repeat([]string{"read"}, steps)...)
+	for i, step := range chained.Steps[1:] {
+		step.InputJson, step.Unresolved = fmt.Sprintf(`{"text":"${step-%d.message} again"}`, i+1), true
+	}
+	type cost struct{ wall, cpu time.Duration }
+	run := func(client executorv1.ExecutorServiceClient, all *cost) {
+		yes, began, cpu := true, time.Now(), cpuTime(b)
+		if err := runTask(b.Context(), client, &executorv1.CreateTaskRequest{Goal: "many steps", AutoExecute: &yes}); err != nil {
+			b.Fatal(err)
+		}
+		all.wall, all.cpu = all.wall+time.Since(began), all.cpu+cpuTime(b)-cpu
+	}
+	cfg := executor.Config{MaxSteps: steps}
+	withChained, withFixed := startInProcess(b, &fastPlanner{Planner: chained, ahead: true}, cfg), startInProcess(b, &fastPlanner{Planner: fixed, ahead: true}, cfg)
+	var ofChained, ofFixed cost
+	for b.Loop() {
+		run(withChained, &ofChained)
+		run(withFixed, &ofFixed)
+	}
+	b.ReportMetric(ofFixed.wall.Seconds()/ofChained.wall.Seconds(), "steps/s-ratio")
+	b.ReportMetric(ofChained.cpu.Seconds()/ofFixed.cpu.Seconds(), "cpu-ratio")
+}
+
 // startInProcess starts an executor with in-process connections to planner and pool.
-func startInProcess(b *testing.B, ahead bool, at int) executorv1.ExecutorServiceClient {
+func startInProcess(b *testing.B, p *fastPlanner, cfg executor.Config) executorv1.ExecutorServiceClient {
 	b.Helper()
 	log := slog.New(slog.DiscardHandler)
 	connect := func(register func(grpc.ServiceRegistrar)) *inproc.Conn {
@@ -52,8 +80,8 @@ func startInProcess(b *testing.B, ahead bool, at int) executorv1.ExecutorService
 		register(conn)
 		return conn
 	}
-	p := &fastPlanner{Planner: fake.Script("read", "read", "read", "read", "read", "read", "read", "read", "read", "read"), ahead: ahead}
-	svc, err := executor.New(b.Context(), executor.Config{DataDir: b.TempDir(), MaxRunning: max(30, at)}, executor.Deps{
+	cfg.DataDir = b.TempDir()
+	svc, err := executor.New(b.Context(), cfg, executor.Deps{
 		Log:     log,
 		Planner: connect(func(r grpc.ServiceRegistrar) { plannerv1.RegisterPlannerServiceServer(r, p) }),
 		Pool:    connect(func(r grpc.ServiceRegistrar) { mcppoolv1.RegisterMcpPoolServiceServer(r, newFastPool()) }),

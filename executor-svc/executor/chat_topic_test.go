@@ -179,7 +179,8 @@ func TestMembersResumeTasks(t *testing.T) {
 		t.Fatalf("a member's answer: %v, %v", task, err)
 	}
 	events := ann.eventsUntil(topic.GetId(), ask.GetSeq(), func(e *conversationv1.TopicEvent) bool { return e.GetNewMessage().GetAnsweredWaitId() != "" })
-	if m := events[len(events)-1].GetNewMessage(); m.GetSender() != "bob" || m.GetAnsweredWaitId() != ask.GetWait().GetId() {
+	m := events[len(events)-1].GetNewMessage()
+	if m.GetSender() != "bob" || m.GetAnsweredWaitId() != ask.GetWait().GetId() || m.GetReplyTo() != ask.GetId() || m.GetText() != "rejected: no" {
 		t.Errorf("recorded: %v", m)
 	}
 }
@@ -329,6 +330,48 @@ func TestRemovedAgentStops(t *testing.T) {
 	got, err := ann.tasks.GetTask(t.Context(), &executorv1.GetTaskRequest{Id: chunk[0].GetTaskId()})
 	if err != nil || got.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_CANCELLED {
 		t.Errorf("task: %v, %v", got, err)
+	}
+}
+
+// An owner deletes a topic: its tasks are cancelled, its webhooks disabled, its watches end, and it is gone for all.
+func TestDeletedTopic(t *testing.T) {
+	as, topic, ask := asking(t)
+	ann, bob, ctx := as("ann"), as("bob"), t.Context()
+	hook := hook(t, bob.hooks, &executorv1.Webhook{Url: "https://hooks.example.com", TopicId: topic.GetId()})
+	del := func(u *user, etag string) error {
+		_, err := u.DeleteTopic(ctx, &conversationv1.DeleteTopicRequest{Id: strings.ToUpper(topic.GetId()), Etag: etag})
+		return err
+	}
+	refused(t, "a member", del(bob, ""), commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "only owners")
+	refused(t, "a stranger", del(as("eve"), ""), commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND)
+	refused(t, "an old etag", del(ann, topic.GetEtag()+"0"), commonv1.ErrorReason_ERROR_REASON_CONFLICT)
+	watch, err := bob.WatchTopic(ctx, &conversationv1.WatchTopicRequest{TopicId: topic.GetId()})
+	if err == nil {
+		_, err = watch.Recv() // the watch has begun
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := del(ann, topic.GetEtag()); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = watch.Recv()
+	}
+	refused(t, "the watch", err, commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND)
+	refused(t, "deleted again", del(ann, ""), commonv1.ErrorReason_ERROR_REASON_TOPIC_NOT_FOUND)
+	cancelled := false
+	events, err := ann.tasks.WatchTask(ctx, &executorv1.WatchTaskRequest{Id: ask.GetTaskId()})
+	for err == nil {
+		var e *executorv1.ExecutorEvent
+		e, err = events.Recv()
+		cancelled = cancelled || e.GetFlowCancel().GetReason() == "the topic was deleted"
+	}
+	if !errors.Is(err, io.EOF) || !cancelled {
+		t.Errorf("the task was cancelled: %t, %v", cancelled, err)
+	}
+	if w, err := bob.hooks.GetWebhook(ctx, &executorv1.GetWebhookRequest{Id: hook.GetId()}); err != nil || !w.GetDisabled() || w.GetDisabledReason() != "its topic was deleted" {
+		t.Errorf("webhook: %v, %v", w, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/audit"
 	"pawl.dev/services/outbound"
 	"pawl.dev/services/seal"
 	"pawl.dev/services/serve"
@@ -30,6 +31,7 @@ import (
 	"pawl.dev/executor-svc/internal/pipeline"
 	"pawl.dev/executor-svc/internal/runner"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
+	"pawl.dev/executor-svc/internal/toolcall"
 	"pawl.dev/executor-svc/internal/topic"
 	"pawl.dev/executor-svc/internal/webhook"
 )
@@ -49,6 +51,8 @@ type Config struct {
 	RequestWindow time.Duration `help:"Request window that --max-requests and --max-posts apply to." default:"15s"`
 	// MaxPosts is how many messages and rollbacks one user may post to topics within RequestWindow; 0: any number. The local user is not limited.
 	MaxPosts int `help:"Messages that one user may post to topics within the request window; 0 for any number." default:"30"`
+	// MaxCompletions is how many completions of one user run at once; 0: any number. The local user is not limited.
+	MaxCompletions int `help:"Completions of one user that run at once; 0 for any number." default:"64"`
 	// MaxUserBytes is how many bytes of the journal one user's tasks and topics may take before new ones and posts are refused; 0: any number.
 	MaxUserBytes int64 `help:"Bytes of the journal that one user's tasks and topics may take before new ones and messages are refused; 0 for any number." default:"0"`
 	// Retention is how long ended tasks, and archived topics without new messages, are kept; 0: for ever.
@@ -67,6 +71,8 @@ type Config struct {
 	AllowWebhookAddresses []string `placeholder:"CIDR" help:"Private addresses to which webhooks may post, also without TLS, such as 127.0.0.0/8. May be repeated."`
 	// WebhookKey encrypts the secrets of webhooks: env:NAME or file:PATH; empty: a key in the data folder.
 	WebhookKey string `placeholder:"REF" help:"The key that encrypts the secrets of webhooks, env:NAME or file:PATH (32 bytes in base64); if empty, a file in the data folder."`
+	// Audit is the file to which records of changes of webhooks are appended; empty: none are written.
+	Audit string `placeholder:"FILE" type:"path" help:"File to which records of changes of webhooks are appended, one JSON object per line; if empty, none are written."`
 	// WatchBytes bounds the bytes of events on their way to slow clients; one user gets at most half.
 	WatchBytes int64 `help:"Bytes of events on their way to slow clients; one user gets at most half." default:"67108864"`
 }
@@ -84,6 +90,7 @@ type Deps struct {
 // Service is the executor.
 type Service struct {
 	journal    journal.Journal
+	audit      *audit.Log
 	engine     *engine.Engine
 	tasks      *api.Tasks
 	hub        *topic.Hub
@@ -104,13 +111,17 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := bolt.Open(filepath.Join(cfg.DataDir, journalFile))
+	records, err := audit.Open(cfg.Audit, time.Now, deps.Log)
 	if err != nil {
 		return nil, err
 	}
+	store, err := bolt.Open(filepath.Join(cfg.DataDir, journalFile))
+	if err != nil {
+		return nil, errors.Join(err, records.Close())
+	}
 	box, err := openBox(cfg)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, store.Close(), records.Close())
 	}
 	if err := store.Suspect(); err != nil {
 		deps.Log.Error("the journal may lack its newest change", "error", err)
@@ -124,22 +135,23 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 	j = hub.Wrap(j)
 	planner, pool := plannerv1.NewPlannerServiceClient(deps.Planner), mcppoolv1.NewMcpPoolServiceClient(deps.Pool)
 	replicas, _ := deps.Pool.(runner.Replicas) // nil if there is one pool
+	lister := toolcall.NewLister()
 	flows := flowsByName(agent.New(), coding.Flow{}, chat.Flow{})
 	e := engine.New(engine.Config{MaxRunning: cfg.MaxRunning, DrainTimeout: cfg.DrainTimeout, Retention: cfg.Retention}, engine.Deps{
 		Journal: j, Watching: watching,
-		Runner: runner.New(runner.Config{Replicas: replicas}, planner, pool, deps.Log),
+		Runner: runner.New(runner.Config{Replicas: replicas, Lister: lister}, planner, pool, deps.Log),
 		Flows:  flows,
 		Log:    deps.Log,
 	})
-	sender := webhook.New(webhook.Deps{Journal: j, Secrets: webhook.Secrets{Box: box}, Receivers: webhook.NewReceivers(allowed), Log: deps.Log})
+	sender := webhook.New(webhook.Deps{Journal: j, Secrets: webhook.Secrets{Box: box}, Receivers: webhook.NewReceivers(allowed, nil), Log: deps.Log})
 	tasks := api.NewTasks(api.Deps{
 		Engine: e, Journal: j, Hub: hub, Sender: sender, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Posts: cfg.MaxPosts, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
-		StoreInfo: store.Info,
+		StoreInfo: store.Info, Audit: records,
 	})
 	return &Service{
-		journal: j, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log}, sender: sender,
-		pipeline: pipeline.NewServer(pipeline.Deps{Planner: planner, Pool: pool, Tasks: tasks, Replicas: replicas != nil, Log: deps.Log}),
+		journal: j, audit: records, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log}, sender: sender,
+		pipeline: pipeline.NewServer(pipeline.Deps{Planner: planner, Pool: pool, Tasks: tasks, Lister: lister, Replicas: replicas != nil, MaxPerUser: cfg.MaxCompletions, Log: deps.Log}),
 	}, nil
 }
 
@@ -191,5 +203,5 @@ func (s *Service) Running() int { return s.engine.Running() }
 // Healthy returns why tasks cannot continue now, or nil.
 func (s *Service) Healthy() error { return s.engine.StorageError() }
 
-// Close releases the journal; call it after Run has returned.
-func (s *Service) Close() error { return s.journal.Close() }
+// Close releases the journal and the audit file; call it after Run has returned.
+func (s *Service) Close() error { return errors.Join(s.journal.Close(), s.audit.Close()) }

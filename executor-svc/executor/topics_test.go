@@ -418,11 +418,15 @@ func TestParticipants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first, err := stream.Recv() // the server has begun the watch
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := remove(ann, "bob"); err != nil {
 		t.Fatal(err)
 	}
 	ann.post(topic.GetId(), &conversationv1.Message{Text: "bob must not see this"})
-	var seen []*conversationv1.TopicEvent
+	seen := []*conversationv1.TopicEvent{first}
 	for {
 		e, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

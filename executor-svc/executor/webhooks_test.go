@@ -5,10 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -292,6 +295,45 @@ func TestWebhookResource(t *testing.T) {
 	}
 	if _, err := c.GetWebhook(ctx, &executorv1.GetWebhookRequest{Id: w.GetId()}); errs.From(err).Code != codes.NotFound {
 		t.Errorf("deleted: %v", err)
+	}
+}
+
+// Each change of a webhook that succeeds has an audit record, without the path of the URL and the secret.
+func TestChangesOfWebhooksAreAudited(t *testing.T) {
+	r := newRig(t, fake.Script())
+	r.cfg.Audit = filepath.Join(t.TempDir(), "audit.jsonl")
+	ann, ctx := users(t, r)("ann"), t.Context()
+	w := hook(t, ann.hooks, &executorv1.Webhook{Url: "https://hooks.example.com/sesame"})
+	one := &executorv1.UpdateWebhookRequest{Webhook: &executorv1.Webhook{Id: w.GetId(), Disabled: true}}
+	stale := &executorv1.UpdateWebhookRequest{Webhook: &executorv1.Webhook{Id: w.GetId(), Etag: "0", DisplayName: "x"}}
+	_, update := ann.hooks.UpdateWebhook(ctx, one)
+	_, lost := ann.hooks.UpdateWebhook(ctx, stale)
+	_, rotate := ann.hooks.RotateWebhookSecret(ctx, &executorv1.RotateWebhookSecretRequest{Id: w.GetId()})
+	_, get := ann.hooks.GetWebhook(ctx, &executorv1.GetWebhookRequest{Id: w.GetId()})
+	_, del := ann.hooks.DeleteWebhook(ctx, &executorv1.DeleteWebhookRequest{Id: w.GetId()})
+	if err := errors.Join(update, rotate, get, del); err != nil || lost == nil {
+		t.Fatal(err, lost)
+	}
+	raw, err := os.ReadFile(r.cfg.Audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		var rec struct {
+			Msg, User, Webhook, Change, Host string
+			Disabled                         bool
+		}
+		if err := json.Unmarshal([]byte(line), &rec); err != nil || rec.Msg != "webhook_change" || rec.User != "ann" || rec.Webhook != w.GetId() || rec.Host != "hooks.example.com" {
+			t.Errorf("%s: %v", line, err)
+		}
+		got = append(got, fmt.Sprint(rec.Change, " ", rec.Disabled))
+	}
+	if want := []string{"created false", "updated true", "secret_rotated true", "deleted true"}; !slices.Equal(got, want) {
+		t.Errorf("records: %q, want %q", got, want)
+	}
+	if strings.Contains(string(raw), "sesame") || strings.Contains(string(raw), "whsec_") {
+		t.Errorf("secrets are in %s", raw)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -22,6 +23,8 @@ import (
 //	Create.after      the new task is durable
 //	Commit.…, Send.…  the same for a transition, and for a command
 //	Post.…            the same for an addition to a topic that is not part of a transition
+//	UpdateTopic.…     the same for a change of a topic's settings
+//	DeleteTopic.…     the same for a topic
 //	Dispatched.…      the same for the removal of messages from the outbox
 //	CallTool.before   a call is not sent to the pool yet
 //	CallTool.sent     its request was written to the stream
@@ -73,6 +76,14 @@ func (o observedJournal) Post(ctx context.Context, p journal.Post) (seq uint64, 
 		return err
 	})
 	return seq, posted, err
+}
+
+func (o observedJournal) UpdateTopic(ctx context.Context, id string, t *storagev1.Topic, now time.Time, facts []*storagev1.TopicFact) error {
+	return o.around("UpdateTopic", func() error { return o.Journal.UpdateTopic(ctx, id, t, now, facts) })
+}
+
+func (o observedJournal) DeleteTopic(ctx context.Context, id string, rev uint64) error {
+	return o.around("DeleteTopic", func() error { return o.Journal.DeleteTopic(ctx, id, rev) })
 }
 
 func (o observedJournal) Dispatched(ctx context.Context, numbers []uint64) error {

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -158,8 +160,8 @@ func (s *Tasks) participant(ctx context.Context, c *storagev1.Chat, user string)
 	return person(t.Topic, user), nil
 }
 
-// recordAnswer posts to the topic of a task who answered a wait.
-func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string) error {
+// recordAnswer posts to the topic of a task who answered a wait, and how.
+func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string, c *storagev1.Command) error {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
 		return err
@@ -168,13 +170,82 @@ func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string
 	if err != nil || p == nil {
 		return err
 	}
-	_, _, err = s.Journal.Post(ctx, journal.Post{TopicID: t.Head.GetChat().GetTopicId(), Now: time.Now(), Facts: []*storagev1.TopicFact{{
+	chat := t.Head.GetChat()
+	question, err := s.question(ctx, t, waitID)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.Journal.Post(ctx, journal.Post{TopicID: chat.GetTopicId(), Now: time.Now(), Facts: []*storagev1.TopicFact{{
 		Kind: &storagev1.TopicFact_Message{Message: &storagev1.TopicMessage{
-			Id: "answer/" + t.ID + "/" + waitID, Sender: p.GetName(), AnsweredWaitId: waitID,
+			Id: "answer/" + t.ID + "/" + waitID, Sender: p.GetName(), ReplyTo: question.GetId(), AnsweredWaitId: waitID, Text: answerText(question.GetWait(), c),
 		}},
-	}}, Answers: t.Head.GetChat().GetMessageSeq()})
+	}}, Answers: chat.GetMessageSeq()})
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil // the topic was deleted
 	}
 	return apiError(err, nil)
+}
+
+// question returns the message by which a task asked the question of a wait; nil if the topic has none.
+func (s *Tasks) question(ctx context.Context, t *journal.Task, waitID string) (*storagev1.TopicMessage, error) {
+	chat := t.Head.GetChat()
+	q := journal.MessageQuery{TopicID: chat.GetTopicId(), RolledBack: true, Limit: 100, MaxBytes: pageBytes}
+	for {
+		page, err := s.Journal.Messages(ctx, q)
+		if errors.Is(err, journal.ErrNotFound) {
+			return nil, nil // the topic was deleted
+		}
+		if err != nil {
+			return nil, apiError(err, nil)
+		}
+		for _, m := range page.Messages {
+			if q.From = m.Seq; m.TaskID == t.ID && m.GetWait().GetId() == waitID {
+				return m.TopicMessage, nil
+			}
+		}
+		if !page.More || q.From <= chat.GetMessageSeq() {
+			return nil, nil
+		}
+	}
+}
+
+// maxAnswer bounds the text that describes an answer, in bytes.
+const maxAnswer = 1000
+
+// answerText describes the answer to a wait for the topic's participants. w may be nil.
+func answerText(w *storagev1.WaitNote, c *storagev1.Command) string {
+	var text, detail string
+	call := func(input string) string { return w.GetToolId() + " " + input }
+	switch k := c.GetKind().(type) {
+	case *storagev1.Command_Approve:
+		text, detail = "approved", call(cmp.Or(k.Approve.GetInputJson(), w.GetInputJson()))
+		if k.Approve.GetGrant() != 0 {
+			text = "approved for the rest of the task"
+		}
+	case *storagev1.Command_Reject:
+		text, detail = "rejected", cmp.Or(k.Reject.GetReason(), call(w.GetInputJson()))
+	case *storagev1.Command_Params:
+		text, detail = "supplied", strings.TrimPrefix(k.Params.GetSupplied().GetContentJson(), "{}")+" "+k.Params.GetSupplied().GetDescription()
+	case *storagev1.Command_Outcome:
+		switch a := k.Outcome.GetAnswer().(type) {
+		case *storagev1.SettleOutcome_Retry:
+			text, detail = "to be called again", call(w.GetInputJson())
+		case *storagev1.SettleOutcome_OutputJson:
+			text, detail = "it was called, with the output", a.OutputJson
+		case *storagev1.SettleOutcome_Skip:
+			text, detail = "skipped", cmp.Or(a.Skip, call(w.GetInputJson()))
+		}
+	case *storagev1.Command_Input:
+		text, detail = "answered", strings.TrimPrefix(k.Input.GetContentJson(), "{}")
+		if a := k.Input.GetAction(); a != executorv1.InputAnswer_ACTION_ACCEPT {
+			text = map[executorv1.InputAnswer_Action]string{executorv1.InputAnswer_ACTION_DECLINE: "declined", executorv1.InputAnswer_ACTION_CANCEL: "cancelled"}[a]
+		}
+	}
+	if detail = strings.TrimSpace(detail); detail != "" {
+		text += ": " + detail
+	}
+	if len(text) > maxAnswer {
+		text = strings.ToValidUTF8(text[:maxAnswer], "") + "…"
+	}
+	return text
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -105,7 +104,7 @@ func (s *Tasks) newTask(head *storagev1.TaskHead) journal.NewTask {
 	c := s.Flows[head.GetFlow()].Start()
 	c.UpdateTime = head.GetCreateTime()
 	return journal.NewTask{
-		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: c,
+		ID: journal.NewID(head.GetCreateTime()), Head: head, Checkpoint: c,
 		Records: []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: head.GetCreateTime(), Facts: []*storagev1.Fact{{
 			Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_INIT,
 			Kind:   &storagev1.Fact_StatusChanged{StatusChanged: &storagev1.StatusChanged{}},

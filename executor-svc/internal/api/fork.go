@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -92,7 +91,7 @@ func (s *Tasks) fork(ctx context.Context, t *journal.Task, req *executorv1.ForkT
 	checkpoint.UpdateTime = now
 	kept = append(kept, &storagev1.Record{Time: now, Usage: checkpoint.GetUsage(), Facts: []*storagev1.Fact{fact}})
 	id, err := s.Engine.Create(ctx, journal.NewTask{
-		ID: uuid.Must(uuid.NewV7()).String(), Head: head, Checkpoint: checkpoint, Records: numbered(kept), Admission: s.admission(user),
+		ID: journal.NewID(now), Head: head, Checkpoint: checkpoint, Records: numbered(kept), Admission: s.admission(user),
 	})
 	return id, apiError(err, nil)
 }

@@ -57,7 +57,7 @@ func (s *Topics) PostMessage(ctx context.Context, req *conversationv1.PostMessag
 		return nil, err
 	}
 	if req.GetAnswer() != nil {
-		if m.AnsweredWaitId, err = s.answerWait(ctx, v, m.GetReplyTo(), req.GetAnswer()); err != nil {
+		if err = s.answerWait(ctx, v, m, req.GetAnswer()); err != nil {
 			return nil, err
 		}
 	}
@@ -158,17 +158,17 @@ func storedMedia(in []*conversationv1.Media) (out []*storagev1.Media, err error)
 	return out, nil
 }
 
-// answerWait answers the wait of a message, and returns the wait's id. The same answer may be sent again.
-func (s *Topics) answerWait(ctx context.Context, v *visit, messageID string, a *conversationv1.WaitAnswer) (string, error) {
-	if messageID == "" {
-		return "", invalidField("message.reply_to", "required with an answer", "an answer needs message.reply_to: the message whose wait it answers")
+// answerWait answers the wait of the message to which m replies, and completes m. The same answer may be sent again.
+func (s *Topics) answerWait(ctx context.Context, v *visit, m *storagev1.TopicMessage, a *conversationv1.WaitAnswer) error {
+	if m.GetReplyTo() == "" {
+		return invalidField("message.reply_to", "required with an answer", "an answer needs message.reply_to: the message whose wait it answers")
 	}
-	question, err := s.message(ctx, v.topic.ID, messageID)
+	question, err := s.message(ctx, v.topic.ID, m.GetReplyTo())
 	if err != nil {
-		return "", err
+		return err
 	}
 	if question.GetWait() == nil {
-		return "", invalidField("message.reply_to", "asks nothing", "the message %q asks nothing; reply to a message that has a wait", messageID)
+		return invalidField("message.reply_to", "asks nothing", "the message %q asks nothing; reply to a message that has a wait", m.GetReplyTo())
 	}
 	resume := &executorv1.ResumeTaskRequest{Id: question.TaskID, WaitId: question.GetWait().GetId()}
 	switch a := a.GetAnswer().(type) {
@@ -185,13 +185,14 @@ func (s *Topics) answerWait(ctx context.Context, v *visit, messageID string, a *
 	}
 	c, err := command(resume)
 	if err != nil {
-		return "", err
+		return err
 	}
 	t, err := s.Journal.Load(ctx, question.TaskID)
 	if err != nil {
-		return "", apiError(err, taskNotFound(question.TaskID))
+		return apiError(err, taskNotFound(question.TaskID))
 	}
-	return resume.GetWaitId(), s.tasks.answer(ctx, t, c, resume.GetWaitId())
+	m.AnsweredWaitId, m.Text = resume.GetWaitId(), cmp.Or(m.GetText(), answerText(question.GetWait(), c))
+	return s.tasks.answer(ctx, t, c, resume.GetWaitId())
 }
 
 // ListMessages implements TopicService.

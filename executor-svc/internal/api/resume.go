@@ -45,7 +45,7 @@ func (s *Tasks) ResumeTask(ctx context.Context, req *executorv1.ResumeTaskReques
 	if err := s.answer(ctx, t, c, req.GetWaitId()); err != nil {
 		return nil, err
 	}
-	if err := s.recordAnswer(ctx, t, req.GetWaitId()); err != nil {
+	if err := s.recordAnswer(ctx, t, req.GetWaitId(), c); err != nil {
 		return nil, err
 	}
 	if !own {
@@ -135,7 +135,7 @@ func (s *Tasks) checkAnswer(ctx context.Context, t *journal.Task, wait *storagev
 func (s *Tasks) checkEdit(ctx context.Context, user, toolID, input string) error {
 	mcpID, name := flow.ToolName(toolID)
 	ctx = serve.WithAffinity(identity.OnBehalfOf(ctx, user), mcpID, user)
-	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000}
+	req := &mcppoolv1.ListToolsRequest{McpId: mcpID, PageSize: 1000, Query: name}
 	for {
 		page, err := s.Pool.ListTools(ctx, req)
 		if err != nil {

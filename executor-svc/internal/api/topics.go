@@ -83,6 +83,14 @@ func (v *visit) checkOwner() error {
 	return errs.New(codes.PermissionDenied, commonv1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, "only owners of the topic may do that; ask one of them")
 }
 
+// checkEtag refuses an etag that is not the topic's. An empty etag matches every topic.
+func (v *visit) checkEtag(etag string) error {
+	if etag != "" && etag != view.Topic(v.topic).GetEtag() {
+		return apiError(journal.ErrStale, nil)
+	}
+	return nil
+}
+
 func (v *visit) checkOpen() error {
 	if v.topic.GetArchived() {
 		return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TOPIC_ARCHIVED,
@@ -176,8 +184,8 @@ func (s *Topics) UpdateTopic(ctx context.Context, req *conversationv1.UpdateTopi
 		if err := v.checkOwner(); err != nil {
 			return nil, err
 		}
-		if in.GetEtag() != "" && in.GetEtag() != view.Topic(v.topic).GetEtag() {
-			return nil, apiError(journal.ErrStale, nil)
+		if err := v.checkEtag(in.GetEtag()); err != nil {
+			return nil, err
 		}
 		setFields(next, in, fields)
 		if proto.Equal(next, v.topic.Topic) {
@@ -211,6 +219,27 @@ func setFields(t *storagev1.Topic, in *conversationv1.Topic, mask []string) {
 // ArchiveTopic implements TopicService.
 func (s *Topics) ArchiveTopic(ctx context.Context, req *conversationv1.ArchiveTopicRequest) (*conversationv1.Topic, error) {
 	return s.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{Topic: &conversationv1.Topic{Id: req.GetId(), Archived: true}})
+}
+
+// DeleteTopic implements TopicService.
+func (s *Topics) DeleteTopic(ctx context.Context, req *conversationv1.DeleteTopicRequest) (*conversationv1.DeleteTopicResponse, error) {
+	for {
+		v, err := s.enter(ctx, req.GetId())
+		if err == nil {
+			err = cmp.Or(v.checkOwner(), v.checkEtag(req.GetEtag()))
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = s.Journal.DeleteTopic(ctx, v.topic.ID, v.topic.GetRev())
+		if errors.Is(err, journal.ErrStale) {
+			continue // the caller may no longer be an owner
+		}
+		if err == nil {
+			_, err = s.tasks.CancelChats(ctx, v.topic.ID, topic.EndingOfDeletion(journal.AgentOwners(v.topic.Topic)))
+		}
+		return &conversationv1.DeleteTopicResponse{}, apiError(err, topicNotFound(req.GetId()))
+	}
 }
 
 func settingsChanged(t *storagev1.Topic, by *storagev1.Participant) *storagev1.TopicFact {
@@ -284,23 +313,28 @@ func (s *Topics) InterruptAgent(ctx context.Context, req *conversationv1.Interru
 	if req.GetReason() != "" {
 		reason += ": " + req.GetReason()
 	}
-	out := &conversationv1.InterruptAgentResponse{}
-	for { // a task that is being cancelled may post a message by which the agent goes on
-		_, _, err := s.Journal.Post(ctx, journal.Post{TopicID: v.topic.ID, Now: time.Now(), Interrupts: agent.GetName()})
-		if err != nil {
-			return nil, apiError(err, topicNotFound(v.topic.ID))
-		}
-		works := func(c *storagev1.Chat) bool { return c.GetAgent() == agent.GetName() }
-		ids, err := s.tasks.CancelChats(ctx, v.topic.ID, topic.Ending{Owners: []string{agent.GetAddedBy()}, Match: works, Reason: reason})
-		if err != nil {
-			return nil, err
-		}
-		ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(out.TaskIds, id) })
-		if len(ids) == 0 {
-			return out, nil
-		}
-		out.TaskIds = append(out.TaskIds, ids...)
+	i := &storagev1.Interruption{Agent: agent.GetName(), Reason: reason}
+	_, ids, err := s.end(ctx, v.topic.ID, journal.Post{Interrupts: i}, func(seq uint64) topic.Ending {
+		i.Seq = seq - 1
+		return topic.EndingOfInterruption(v.topic.Topic, i)
+	})
+	return &conversationv1.InterruptAgentResponse{TaskIds: ids}, err
+}
+
+// end makes a post that ends tasks, ends them, and returns the seq of the post and the tasks' ids. ending returns the ending of a post with a seq.
+func (s *Topics) end(ctx context.Context, topicID string, p journal.Post, ending func(seq uint64) topic.Ending) (seq uint64, ids []string, err error) {
+	// The dispatcher may cancel tasks before this request does.
+	if ids, err = s.tasks.openChats(ctx, topicID, ending(math.MaxUint64), func(string) error { return nil }); err != nil {
+		return 0, nil, err
 	}
+	p.TopicID, p.Now = topicID, time.Now()
+	if seq, _, err = s.Journal.Post(ctx, p); err != nil {
+		return 0, nil, apiError(err, topicNotFound(topicID))
+	}
+	ended, err := s.tasks.CancelChats(ctx, topicID, ending(seq))
+	ids = append(ids, ended...)
+	slices.Sort(ids)
+	return seq, slices.Compact(ids), err
 }
 
 // RollbackTopic implements TopicService.
@@ -324,28 +358,13 @@ func (s *Topics) RollbackTopic(ctx context.Context, req *conversationv1.Rollback
 		back.ToSeq = m.Seq
 	}
 	fact := &storagev1.TopicFact{Kind: &storagev1.TopicFact_RolledBack{RolledBack: back}}
-	out := &conversationv1.RollbackTopicResponse{}
-	// The dispatcher may cancel tasks before this request does.
-	open := topic.EndingOf(v.topic.Topic, fact, math.MaxUint64)
-	if out.CancelledTaskIds, err = s.tasks.openChats(ctx, v.topic.ID, open, func(string) error { return nil }); err != nil {
-		return nil, err
-	}
-	seq, _, err := s.Journal.Post(ctx, journal.Post{
-		TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{fact}, User: v.who.Sub, Admission: s.postAdmission(v.who.Sub),
-	})
+	p := journal.Post{Facts: []*storagev1.TopicFact{fact}, User: v.who.Sub, Admission: s.postAdmission(v.who.Sub)}
+	seq, ids, err := s.end(ctx, v.topic.ID, p, func(seq uint64) topic.Ending { return topic.EndingOf(v.topic.Topic, fact, seq) })
 	if err != nil {
-		return nil, apiError(err, topicNotFound(v.topic.ID))
-	}
-	if out.MessageCount, err = s.countMessages(ctx, v.topic, back.GetToSeq(), seq); err != nil {
 		return nil, err
 	}
-	ids, err := s.tasks.CancelChats(ctx, v.topic.ID, topic.EndingOf(v.topic.Topic, fact, seq))
-	for _, id := range ids {
-		if !slices.Contains(out.GetCancelledTaskIds(), id) {
-			out.CancelledTaskIds = append(out.CancelledTaskIds, id)
-		}
-	}
-	return out, err
+	n, err := s.countMessages(ctx, v.topic, back.GetToSeq(), seq)
+	return &conversationv1.RollbackTopicResponse{CancelledTaskIds: ids, MessageCount: n}, err
 }
 
 // countMessages returns how many messages there are between two seqs that had not been rolled back before.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
@@ -90,19 +91,23 @@ func (s *Webhooks) CreateWebhook(ctx context.Context, req *executorv1.CreateWebh
 	case err != nil:
 		return nil, apiError(err, nil)
 	}
-	s.audit("a webhook was created", ref, w)
+	s.audit(ctx, "created", ref, w)
 	out := webhookView(ref.ID, w)
 	out.Secret = secret
 	return out, nil
 }
 
-// audit logs a change of a webhook. The path of its URL may be secret.
-func (s *Webhooks) audit(what string, ref journal.WebhookRef, w *storagev1.Webhook) {
+// audit logs and records a change of a webhook. The path of its URL may be secret.
+func (s *Webhooks) audit(ctx context.Context, change string, ref journal.WebhookRef, w *storagev1.Webhook) {
 	host := ""
 	if u, err := url.Parse(w.GetUrl()); err == nil {
 		host = u.Host
 	}
-	s.Log.Info(what, "user", ref.User, "webhook", ref.ID, "host", host, "disabled", w.GetDisabled())
+	attrs := []slog.Attr{
+		slog.String("user", ref.User), slog.String("webhook", ref.ID), slog.String("change", change), slog.String("host", host), slog.Bool("disabled", w.GetDisabled()),
+	}
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "a webhook was changed", attrs...)
+	s.Audit.Record(ctx, "webhook_change", attrs...)
 }
 
 // existing returns the webhook that an earlier, equal request created. Its secret is returned too, because the first response may have been lost.
@@ -206,7 +211,7 @@ func (s *Webhooks) UpdateWebhook(ctx context.Context, req *executorv1.UpdateWebh
 	names := func(field string, set bool) bool {
 		return slices.Contains(fields, field) || slices.Contains(fields, "*") || len(fields) == 0 && set
 	}
-	return s.change(ctx, in.GetId(), in.GetEtag(), "a webhook was changed", func(_ journal.WebhookRef, w *storagev1.Webhook) error {
+	return s.change(ctx, in.GetId(), in.GetEtag(), "updated", func(_ journal.WebhookRef, w *storagev1.Webhook) error {
 		if names("display_name", in.GetDisplayName() != "") {
 			w.DisplayName = in.GetDisplayName()
 		}
@@ -224,7 +229,7 @@ func (s *Webhooks) UpdateWebhook(ctx context.Context, req *executorv1.UpdateWebh
 }
 
 // change applies an edit to a webhook and stores it. If another change came first, it applies the edit again.
-func (s *Webhooks) change(ctx context.Context, id, etag, what string, edit func(journal.WebhookRef, *storagev1.Webhook) error) (*executorv1.Webhook, error) {
+func (s *Webhooks) change(ctx context.Context, id, etag, change string, edit func(journal.WebhookRef, *storagev1.Webhook) error) (*executorv1.Webhook, error) {
 	for {
 		ref, w, err := s.load(ctx, id)
 		if err != nil {
@@ -245,7 +250,7 @@ func (s *Webhooks) change(ctx context.Context, id, etag, what string, edit func(
 		if err != nil {
 			return nil, apiError(err, webhookNotFound(id))
 		}
-		s.audit(what, ref, w)
+		s.audit(ctx, change, ref, w)
 		s.Sender.Wake(ref)
 		return webhookView(ref.ID, w), nil
 	}
@@ -266,14 +271,14 @@ func (s *Webhooks) DeleteWebhook(ctx context.Context, req *executorv1.DeleteWebh
 	if err := s.Journal.DeleteWebhook(ctx, ref, rev); err != nil {
 		return nil, apiError(err, webhookNotFound(req.GetId()))
 	}
-	s.audit("a webhook was deleted", ref, w)
+	s.audit(ctx, "deleted", ref, w)
 	return &executorv1.DeleteWebhookResponse{}, nil
 }
 
 // RotateWebhookSecret implements WebhookService.
 func (s *Webhooks) RotateWebhookSecret(ctx context.Context, req *executorv1.RotateWebhookSecretRequest) (*executorv1.Webhook, error) {
 	secret := ""
-	out, err := s.change(ctx, req.GetId(), "", "a webhook has a new secret", func(ref journal.WebhookRef, w *storagev1.Webhook) error {
+	out, err := s.change(ctx, req.GetId(), "", "secret_rotated", func(ref journal.WebhookRef, w *storagev1.Webhook) error {
 		secret = s.Sender.Secrets.Add(ref, w, time.Now())
 		return nil
 	})
@@ -353,16 +358,11 @@ func (s *Webhooks) RedeliverWebhookDelivery(ctx context.Context, req *executorv1
 	if !ok {
 		return nil, notFound
 	}
-	d, _, err := s.Journal.Delivery(ctx, ref.ID, no)
+	d, err := s.Sender.Redeliver(ctx, ref, no)
 	if err != nil {
 		return nil, apiError(err, notFound)
 	}
-	d.StartTime, d.NextTime, d.Attempts = time.Now().UnixNano(), 0, 0
-	if err := s.Journal.PutDelivery(ctx, ref.ID, journal.Delivery{No: no, Delivery: d}, false); err != nil {
-		return nil, apiError(err, notFound)
-	}
-	s.Sender.Wake(ref)
-	return deliveryView(ref.ID, journal.Delivery{No: no, Delivery: d}, executorv1.WebhookDeliveryState_WEBHOOK_DELIVERY_STATE_PENDING), nil
+	return deliveryView(ref.ID, d, executorv1.WebhookDeliveryState_WEBHOOK_DELIVERY_STATE_PENDING), nil
 }
 
 func webhookView(id string, w *storagev1.Webhook) *executorv1.Webhook {

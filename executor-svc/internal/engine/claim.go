@@ -14,10 +14,10 @@ const (
 	claimBatch = 64
 	// pollInterval is how often the claim loop looks for due tasks without a wake-up.
 	pollInterval = 5 * time.Second
-	// sweepInterval is the pause after a sweep that did not fill its batch.
-	sweepInterval = 10 * time.Minute
-	// sweepBatch bounds the tasks that are deleted at once; a larger batch would delay other writers.
-	sweepBatch = 100
+	// sweepBatch bounds the tasks that are deleted before a pause.
+	sweepBatch = 64
+	// sweepPause is the pause after a sweep that deleted what was old, and sweepInterval the one after a sweep that found nothing, or failed.
+	sweepPause, sweepInterval = time.Second, time.Minute
 )
 
 // claimSoon wakes the claim loop.
@@ -155,29 +155,45 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 	if e.cfg.Retention <= 0 {
 		return
 	}
-	timer := time.NewTimer(time.Minute)
+	timer := time.NewTimer(sweepInterval)
 	defer timer.Stop()
-	for {
+	for swept := (sweeps{reported: time.Now()}); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		}
-		before := time.Now().Add(-e.cfg.Retention)
-		tasks, taskErr := e.deps.Journal.Sweep(ctx, before, sweepBatch)
-		topics, topicErr := e.deps.Journal.SweepTopics(ctx, before, sweepBatch)
-		err := errors.Join(taskErr, topicErr)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			e.deps.Log.Error("tasks and topics past their retention could not be deleted", "error", err)
-			timer.Reset(sweepInterval)
-		case max(tasks, topics) == sweepBatch:
-			timer.Reset(time.Second)
-		default:
-			timer.Reset(sweepInterval)
-		}
-		if tasks+topics > 0 {
-			e.deps.Log.Info("deleted tasks that ended and topics that were archived long ago", "tasks", tasks, "topics", topics, "retention", e.cfg.Retention)
-		}
+		timer.Reset(e.sweep(ctx, &swept))
 	}
+}
+
+// sweeps counts what sweeps deleted since the last report.
+type sweeps struct {
+	tasks, topics int
+	reported      time.Time
+}
+
+// sweep deletes a batch of tasks and topics past their retention, and returns the pause until the next one.
+func (e *Engine) sweep(ctx context.Context, swept *sweeps) (pause time.Duration) {
+	began := time.Now()
+	before := began.Add(-e.cfg.Retention)
+	tasks, taskErr := e.deps.Journal.Sweep(ctx, before, sweepBatch)
+	topics, topicErr := e.deps.Journal.SweepTopics(ctx, before, sweepBatch)
+	swept.tasks, swept.topics = swept.tasks+tasks, swept.topics+topics
+	switch err := errors.Join(taskErr, topicErr); {
+	case err != nil && ctx.Err() == nil:
+		e.deps.Log.Error("tasks and topics past their retention could not be deleted", "error", err)
+		pause = sweepInterval
+	case max(tasks, topics) == sweepBatch:
+		pause = time.Since(began) // running tasks have the journal for half of the time
+	case tasks+topics > 0:
+		pause = sweepPause
+	default:
+		pause = sweepInterval
+	}
+	if now := time.Now(); swept.tasks+swept.topics > 0 && now.Sub(swept.reported) >= sweepInterval {
+		e.deps.Log.Info("deleted tasks that ended and topics that were archived long ago", "tasks", swept.tasks, "topics", swept.topics, "retention", e.cfg.Retention)
+		*swept = sweeps{reported: now}
+	}
+	return pause
 }

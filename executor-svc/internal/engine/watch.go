@@ -96,6 +96,9 @@ func (e *Engine) eventsAfter(ctx context.Context, w *watcher, after uint64) (t *
 			return t, records, held, nil
 		}
 		held.Release()
+		if held = e.watching.TryAcquire(userOf(ctx), encodedFactor*size); held != nil {
+			return t, records, held, nil
+		}
 		most = size
 		if held, err = e.watching.Acquire(ctx, userOf(ctx), encodedFactor*size); err != nil {
 			return nil, nil, nil, err

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
@@ -31,5 +33,26 @@ func TestWatchersSeeAllEvents(t *testing.T) {
 	}
 	if !slices.Equal(seqs, all) || len(all) == 0 {
 		t.Errorf("the watcher saw the events %v of %v", seqs, all)
+	}
+}
+
+// Large events are read from the journal once if the budget of watchers has room for them.
+func TestLargeEventsAreReadOnce(t *testing.T) {
+	r := newRig(t, fake.Script("read"))
+	var reads atomic.Int32
+	r.j.onRead = func(method, _ string) error {
+		if method == "Records" {
+			reads.Add(1)
+		}
+		return nil
+	}
+	r.start()
+	large := newTask(never)
+	large.Records[0].Facts[0].GetStatusChanged().Reason = strings.Repeat("x", 100<<10)
+	id := r.createAs(large)
+	r.finish(id)
+	reads.Store(0)
+	if r.events(id); reads.Load() != 1 {
+		t.Errorf("the events were read %d times", reads.Load())
 	}
 }

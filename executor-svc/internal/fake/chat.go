@@ -4,8 +4,11 @@ import (
 	"context"
 	"slices"
 
+	"google.golang.org/grpc/codes"
+
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
+	"pawl.dev/services/errs"
 )
 
 // Decide implements PlannerService: without DecideFn it replies.
@@ -19,7 +22,11 @@ func (p *Planner) Decide(ctx context.Context, req *plannerv1.DecideRequest) (*pl
 
 // SelectTools implements PlannerService: without SelectFn it chooses the next entry of Steps among those whose tool the context has.
 func (p *Planner) SelectTools(ctx context.Context, req *plannerv1.SelectToolsRequest) (*plannerv1.SelectToolsResponse, error) {
-	res := &plannerv1.SelectToolsResponse{Steps: p.nextOf(req.GetContext()), Usage: p.Usage}
+	next, err := p.nextOf(req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	res := &plannerv1.SelectToolsResponse{Steps: next, Usage: p.Usage}
 	if p.SelectFn != nil {
 		res = p.SelectFn(req)
 	}
@@ -29,7 +36,11 @@ func (p *Planner) SelectTools(ctx context.Context, req *plannerv1.SelectToolsReq
 // Respond implements PlannerService: without RespondFn it continues with the next entry of Steps, and completes after the last one.
 func (p *Planner) Respond(ctx context.Context, req *plannerv1.RespondRequest) (*plannerv1.RespondResponse, error) {
 	res := &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE, Text: "done", Usage: p.Usage}
-	if next := p.nextOf(req.GetContext()); len(next) > 0 && !req.GetMustComplete() {
+	next, err := p.nextOf(req.GetContext())
+	if err != nil {
+		return nil, err
+	}
+	if len(next) > 0 && !req.GetMustComplete() {
 		res = &plannerv1.RespondResponse{Decision: plannerv1.RespondDecision_RESPOND_DECISION_CONTINUE, NextCall: next[0], Text: next[0].GetDescription(), Usage: p.Usage}
 	}
 	if p.RespondFn != nil {
@@ -51,10 +62,34 @@ func (p *Planner) SummarizeMemory(ctx context.Context, req *plannerv1.SummarizeM
 }
 
 // nextOf returns the entry of Steps after those that the context's history has, among the entries whose tool the context has; none after the last one.
-func (p *Planner) nextOf(tc *plannerv1.TaskContext) []*plannerv1.PlannedStep {
+func (p *Planner) nextOf(tc *plannerv1.TaskContext) ([]*plannerv1.PlannedStep, error) {
+	tools, err := p.toolsOf(tc)
+	if err != nil {
+		return nil, err
+	}
 	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(st *plannerv1.PlannedStep) bool {
-		return !slices.ContainsFunc(tc.GetTools(), func(t *commonv1.Tool) bool { return t.GetId() == st.GetToolId() })
+		return !slices.ContainsFunc(tools, func(t *commonv1.Tool) bool { return t.GetId() == st.GetToolId() })
 	})
 	done := min(len(tc.GetHistory()), len(steps))
-	return steps[done:min(done+1, len(steps))]
+	return steps[done:min(done+1, len(steps))], nil
+}
+
+// toolsOf returns the tools of a context. It keeps each catalog, and asks for those that it does not have.
+func (p *Planner) toolsOf(tc *plannerv1.TaskContext) ([]*commonv1.Tool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tools := slices.Clone(tc.GetTools())
+	for _, c := range tc.GetCatalogs() {
+		if len(c.GetTools()) > 0 {
+			if p.catalogs == nil {
+				p.catalogs = map[string][]*commonv1.Tool{}
+			}
+			p.catalogs[c.GetHash()] = c.GetTools()
+		}
+		if p.catalogs[c.GetHash()] == nil {
+			return nil, errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING, "a catalog is missing").With("catalogs", c.GetHash())
+		}
+		tools = append(tools, p.catalogs[c.GetHash()]...)
+	}
+	return tools, nil
 }

@@ -49,8 +49,9 @@ type Planner struct {
 	AnswerFn func(ctx context.Context, req *plannerv1.GenerateAnswerRequest, send func(string) error) error
 	CheckFn  func(*plannerv1.CheckPlaybookRequest) *plannerv1.CheckPlaybookResponse
 
-	mu   sync.Mutex // guards seen
-	seen []*plannerv1.TaskContext
+	mu       sync.Mutex // guards the fields below
+	seen     []*plannerv1.TaskContext
+	catalogs map[string][]*commonv1.Tool // by hash
 }
 
 // Script returns a planner that calls these tools of the server `t`, one after another, each with its own text.

@@ -14,6 +14,7 @@ import (
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"pawl.dev/services/digest"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/identity"
 	"pawl.dev/services/inproc"
@@ -148,7 +149,12 @@ func (p *Pool) ListTools(ctx context.Context, req *mcppoolv1.ListToolsRequest) (
 			page.Tools = append(page.Tools, t)
 		}
 	}
-	return page, nil
+	var err error
+	page.CatalogHash, err = digest.Of(page.GetTools())
+	if req.GetNoTools() {
+		page.Tools = nil
+	}
+	return page, err
 }
 
 // CallTools implements McpPoolService.

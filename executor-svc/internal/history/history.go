@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -43,6 +44,15 @@ type Entry struct {
 	openWaits []string
 }
 
+// Ended reports whether the step has ended. A failed step may begin again as long as no other step follows it in its line.
+func (e *Entry) Ended() bool {
+	switch e.Status {
+	case executorv1.StepStatus_STEP_STATUS_SUCCESS, executorv1.StepStatus_STEP_STATUS_ERROR, executorv1.StepStatus_STEP_STATUS_CANCELLED:
+		return true
+	}
+	return false
+}
+
 // Asking reports whether the step's call runs and waits for a person.
 func (e *Entry) Asking() bool { return len(e.openWaits) > 0 }
 
@@ -63,6 +73,8 @@ type Log struct {
 	// Inputs are what people said about steps, oldest first: refusals with their reasons.
 	Inputs []string
 	seq    uint64
+	// ended holds the ended steps of each line, by the ids of the lines' subtasks or branches, in the order of their ordinals.
+	ended map[string][]*Entry
 	// kept holds the entries whose outputs are kept, in the order of the outputs, and keptBytes the size of these, if there is a bound.
 	kept      []*Entry
 	keptBytes int
@@ -75,7 +87,11 @@ func (l *Log) Add(r *storagev1.Record) {
 		l.seq++
 		if f.GetOrdinal() != 0 {
 			e := l.entry(f)
+			ended := e.Ended()
 			e.add(f, r.GetTime(), l.seq)
+			if e.Ended() != ended {
+				l.moveToLine(e)
+			}
 			l.bound(e)
 			if e := f.GetStepError().GetError(); e.GetReason() == commonv1.ErrorReason_ERROR_REASON_REJECTED {
 				l.Inputs = append(l.Inputs, "About the call of "+f.GetToolId()+": "+e.GetErrMsg())
@@ -91,6 +107,37 @@ func (l *Log) Add(r *storagev1.Record) {
 		l.kept[0].OutputJSON = ""
 		l.kept = l.kept[1:]
 	}
+}
+
+// EndedSteps returns the ended steps of a line in the order of their ordinals; "" is the main line. It is valid until the next Add.
+func (l *Log) EndedSteps(subtaskID string) []*Entry { return l.ended[subtaskID] }
+
+// EndedStep returns the ended step of a line with this ordinal, or nil.
+func (l *Log) EndedStep(subtaskID string, ordinal uint32) *Entry {
+	if at, found := find(l.ended[subtaskID], ordinal); found {
+		return l.ended[subtaskID][at]
+	}
+	return nil
+}
+
+// moveToLine adds a step that has ended to the ended steps of its line, and removes one that began again.
+func (l *Log) moveToLine(e *Entry) {
+	line := l.ended[e.SubtaskID]
+	at, found := find(line, e.Ordinal)
+	switch {
+	case e.Ended() && !found:
+		line = slices.Insert(line, at, e)
+	case !e.Ended() && found:
+		line = slices.Delete(line, at, at+1)
+	}
+	if l.ended == nil {
+		l.ended = map[string][]*Entry{}
+	}
+	l.ended[e.SubtaskID] = line
+}
+
+func find(line []*Entry, ordinal uint32) (at int, found bool) {
+	return slices.BinarySearchFunc(line, ordinal, func(e *Entry, ordinal uint32) int { return cmp.Compare(e.Ordinal, ordinal) })
 }
 
 // bound drops the output of a step if it is large, and else counts it, if there is a bound and the output is that of the newest fact.
@@ -111,11 +158,7 @@ func (l *Log) dropAtFork(f *storagev1.Fact) {
 		return
 	}
 	for _, e := range l.Entries {
-		switch e.Status {
-		case executorv1.StepStatus_STEP_STATUS_SUCCESS, executorv1.StepStatus_STEP_STATUS_ERROR, executorv1.StepStatus_STEP_STATUS_CANCELLED:
-		default:
-			e.Dropped = true
-		}
+		e.Dropped = e.Dropped || !e.Ended()
 	}
 }
 

@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,43 @@ func TestBoundedOutputs(t *testing.T) {
 		for n, e := range log.Entries {
 			if e.IsStored() == s.kept[n] || e.OutputSeq != uint64(n+1) || !e.IsStored() && len(e.OutputJSON) != e.OutputSize {
 				t.Errorf("after %v, output %d of %d bytes: %d are kept, seq %d", s.sizes, n+1, e.OutputSize, len(e.OutputJSON), e.OutputSeq)
+			}
+		}
+	}
+}
+
+// Steps are found in their line once they have ended. A failed step that begins again is not among them until it ends.
+func TestEndedSteps(t *testing.T) {
+	const failed, initial = executorv1.StepStatus_STEP_STATUS_ERROR, executorv1.StepStatus_STEP_STATUS_INIT
+	var log history.Log
+	for _, s := range []struct {
+		line    string
+		ordinal uint32
+		status  executorv1.StepStatus
+		want    map[string][]uint32
+	}{
+		{"", 1, running, map[string][]uint32{}},
+		{"", 1, success, map[string][]uint32{"": {1}}},
+		{"b", 2, running, map[string][]uint32{"": {1}}},
+		{"", 3, running, map[string][]uint32{"": {1}}},
+		{"", 4, success, map[string][]uint32{"": {1, 4}}},
+		{"", 3, failed, map[string][]uint32{"": {1, 3, 4}}},
+		{"b", 2, failed, map[string][]uint32{"": {1, 3, 4}, "b": {2}}},
+		{"b", 2, initial, map[string][]uint32{"": {1, 3, 4}}},
+		{"b", 2, success, map[string][]uint32{"": {1, 3, 4}, "b": {2}}},
+		{"b", 2, success, map[string][]uint32{"": {1, 3, 4}, "b": {2}}},
+	} {
+		log.Add(&storagev1.Record{Facts: []*storagev1.Fact{{Ordinal: s.ordinal, SubtaskId: s.line, StepStatus: s.status, Kind: &storagev1.Fact_StepInput{}}}})
+		for _, line := range []string{"", "b"} {
+			var got []uint32
+			for _, e := range log.EndedSteps(line) {
+				got = append(got, e.Ordinal)
+				if log.EndedStep(line, e.Ordinal) != e {
+					t.Errorf("step %d of line %q is not found", e.Ordinal, line)
+				}
+			}
+			if !slices.Equal(got, s.want[line]) || log.EndedStep(line, 5) != nil {
+				t.Errorf("after step %d became %s, line %q has %v, want %v", s.ordinal, s.status, line, got, s.want[line])
 			}
 		}
 	}

@@ -2,10 +2,13 @@ package journal
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
@@ -155,11 +158,15 @@ type Topics interface {
 	Summary(ctx context.Context, topicID, agent string) (*storagev1.TopicSummary, error)
 	// ListTopics returns a page of a user's topics, the one with the newest message first. ErrInvalid if q.From is no position.
 	ListTopics(ctx context.Context, q TopicQuery) (TopicPage, error)
-	// SweepTopics deletes at most max archived topics without messages after a time, oldest first, and returns how many. It leaves damaged topics and reports
+	// DeleteTopic removes a topic, and disables its webhooks. If it has agents, an entry in the outbox names their owners, so that their tasks end. ErrStale if
+	// the topic's rev is another one, ErrNotFound.
+	DeleteTopic(ctx context.Context, id string, rev uint64) error
+	// SweepTopics deletes, as DeleteTopic does, at most max archived topics without messages after a time, oldest first, and returns how many. It leaves damaged topics and reports
 	// them in one error (ErrDamaged).
 	SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error)
 	// Outbox returns the first entries with numbers greater than after that wait to be dispatched, oldest first. A message is put there with its post if the
-	// topic has agents and the message is not rolled back; so is a fact that ends tasks (EndsTasks). The topic may have been deleted since.
+	// topic has agents and the message is not rolled back; so are a fact that ends tasks (EndsTasks), an interruption and a deletion. The topic may have been
+	// deleted since.
 	Outbox(ctx context.Context, after uint64, max int) ([]Outgoing, error)
 	// Dispatched removes entries from the outbox.
 	Dispatched(ctx context.Context, numbers []uint64) error
@@ -171,8 +178,9 @@ type Post struct {
 	Now     time.Time
 	// Facts hold at most one message, or several if a task posts them. A rollback among them marks the seqs from RolledBack.ToSeq + 1 up to its own.
 	Facts []*storagev1.TopicFact
-	// Interrupts names an agent that shall not begin with messages that were posted before; empty: none. Such a post may have no facts.
-	Interrupts string
+	// Interrupts, if set, ends an agent's tasks for messages that were posted before, and keeps it from beginning with these. Its seq is ignored. Such a post
+	// may have no facts.
+	Interrupts *storagev1.Interruption
 	// Summary, if set, becomes the agent's newest summary.
 	Summary *storagev1.TopicSummary
 	// User is who posts, and Admission bounds the user's posts apart from requests for tasks; its Bytes are ignored. Repeated posts do not count. Tasks' posts have
@@ -200,6 +208,16 @@ func (t *Topic) RolledBack(seq uint64) bool {
 // Interrupted reports whether an agent was interrupted after the fact with this seq.
 func (t *Topic) Interrupted(agent string, seq uint64) bool {
 	return slices.ContainsFunc(t.State.GetInterruptions(), func(i *storagev1.Interruption) bool { return i.GetAgent() == agent && seq <= i.GetSeq() })
+}
+
+// AgentOwners returns the users who added the topic's agents. The tasks of agents that left have ended.
+func AgentOwners(t *storagev1.Topic) (users []string) {
+	for _, p := range t.GetParticipants() {
+		if p.GetAgentId() != "" && !slices.Contains(users, p.GetAddedBy()) {
+			users = append(users, p.GetAddedBy())
+		}
+	}
+	return users
 }
 
 // EndsTasks reports whether a fact ends tasks: the topic is rolled back, or an agent leaves it.
@@ -272,7 +290,7 @@ type Outgoing struct {
 
 // NewTask is the input of Create.
 type NewTask struct {
-	// ID is a UUID (version 7), so that ids sort by creation.
+	// ID is a NewID of Head.CreateTime: ids sort by creation, and lists by time find tasks by their ids.
 	ID         string
 	Head       *storagev1.TaskHead
 	Checkpoint *storagev1.Checkpoint
@@ -281,6 +299,15 @@ type NewTask struct {
 	Admission Admission
 	// Outgoing is the number of the message in the outbox that the task considers; 0: none. Its entry then names the task's agent.
 	Outgoing uint64
+}
+
+// NewID returns an id for a task that is created at a time, in Unix nanoseconds: a UUID of version 7 with that time, in milliseconds.
+func NewID(created int64) string {
+	id := uuid.Must(uuid.NewV7())
+	var millis [8]byte
+	binary.BigEndian.PutUint64(millis[:], uint64(created/int64(time.Millisecond)))
+	copy(id[:6], millis[2:])
+	return id.String()
 }
 
 // Admission bounds the requests of one user.

@@ -30,8 +30,13 @@ type Webhooks interface {
 	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
 	// Delivery returns a delivery, and whether it has failed. ErrNotFound.
 	Delivery(ctx context.Context, webhookID string, no uint64) (d *storagev1.Delivery, failed bool, err error)
-	// PutDelivery replaces a delivery, as pending or as failed. Of the failed ones, the newest MaxFailedDeliveries are kept. ErrNotFound.
+	// PutDelivery stores what an attempt changed in a delivery, as pending or as failed. Of the failed ones, the newest MaxFailedDeliveries are kept. ErrStale if
+	// the delivery was redelivered during the attempt, ErrNotFound.
 	PutDelivery(ctx context.Context, webhookID string, d Delivery, failed bool) error
+	// FailOldest makes the oldest pending deliveries of a webhook failed, with an error, so that keep stay pending, and returns how many.
+	FailOldest(ctx context.Context, webhookID string, keep int, reason string) (int, error)
+	// Redeliver makes a delivery pending and due, as if its event came at the time now, in Unix nanoseconds, and returns it. ErrNotFound.
+	Redeliver(ctx context.Context, webhookID string, no uint64, now int64) (Delivery, error)
 	// Delivered removes a pending delivery.
 	Delivered(ctx context.Context, webhookID string, no uint64) error
 	// PendingWebhooks returns the webhooks that have pending deliveries.

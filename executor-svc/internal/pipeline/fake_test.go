@@ -68,7 +68,7 @@ func said(calls []*plannerv1.ModelToolCall, texts ...string) *replies[plannerv1.
 	}
 	cost := uint64(3)
 	r.messages = append(r.messages, &plannerv1.GenerateResponse{Piece: &plannerv1.GenerateResponse_End{End: &plannerv1.GenerateEnd{
-		StopReason: plannerv1.StopReason_STOP_REASON_END, Model: "m", Usage: &commonv1.Usage{ModelCalls: 1, InputTokens: 10, OutputTokens: 2, CostNanoUsd: &cost},
+		StopReason: plannerv1.StopReason_STOP_REASON_END, Model: "m", ProviderModel: "provider-m", Usage: &commonv1.Usage{ModelCalls: 1, InputTokens: 10, OutputTokens: 2, CostNanoUsd: &cost},
 	}}})
 	return r
 }

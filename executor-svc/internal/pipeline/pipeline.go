@@ -21,7 +21,7 @@ type Processor interface {
 // Exchange is a request on its way through the processors.
 type Exchange struct {
 	Request *pipelinev1.CompleteRequest
-	// User is who asks; Session names the request to the MCP pool.
+	// User is the caller; Session names the request to the MCP pool.
 	User, Session string
 	// Out gets the events of the answer.
 	Out *Tee

@@ -34,7 +34,7 @@ type ToolPreparation struct {
 // Process implements Processor.
 func (p *ToolPreparation) Process(ctx context.Context, x *Exchange) error {
 	lists := p.Lister.ListAll(ctx, x.User, x.Request.GetMcpIds(), func(ctx context.Context, l *toolcall.List) error {
-		return l.Read(x.Session, func(req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+		return p.Lister.Read(ctx, l, x.Session, func(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 			return p.Pool.ListTools(p.Route(ctx, l.ID, x.User), req)
 		})
 	})
@@ -75,7 +75,7 @@ func (x *Exchange) offer(l *toolcall.List) error {
 		return nil
 	}
 	allowed := x.Request.GetAllowedToolIds()
-	for _, tool := range l.Tools {
+	for _, tool := range l.Catalog.GetTools() {
 		if len(allowed) > 0 && !slices.Contains(allowed, tool.GetId()) {
 			continue
 		}

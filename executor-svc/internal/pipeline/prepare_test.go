@@ -66,7 +66,7 @@ func TestToolPreparation(t *testing.T) {
 	if x, err = prepare(t, false, func(x *Exchange) { x.System = described }); err != nil || x.System != described {
 		t.Errorf("described again: %s, %v", x.System, err)
 	}
-	// A named model counts, not the default; without tools nobody asks.
+	// A named model counts, not the default; without tools the model is not asked.
 	if x, err = prepare(t, true, func(x *Exchange) { x.Request.Model = "other" }); err != nil || x.Native {
 		t.Error(x, err)
 	}

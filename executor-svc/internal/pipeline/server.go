@@ -23,21 +23,20 @@ import (
 	"pawl.dev/executor-svc/internal/toolcall"
 )
 
-const (
-	// perUser bounds the requests of one user that run at once.
-	perUser = 64
-	// releaseTimeout bounds the request that releases a session.
-	releaseTimeout = 5 * time.Second
-)
+// releaseTimeout bounds the request that releases a session.
+const releaseTimeout = 5 * time.Second
 
 // Deps are what the service uses.
 type Deps struct {
 	Planner plannerv1.PlannerServiceClient
 	Pool    mcppoolv1.McpPoolServiceClient
 	Tasks   Tasks
+	Lister  *toolcall.Lister // nil: a new one
 	// Replicas reports that the MCP pool has several processes.
 	Replicas bool
-	Log      *slog.Logger
+	// MaxPerUser bounds the requests of one user that run at once; 0: any number. The local user is not limited.
+	MaxPerUser int
+	Log        *slog.Logger
 }
 
 // Server implements CompletionService.
@@ -54,7 +53,7 @@ type Server struct {
 func NewServer(d Deps) *Server {
 	s := &Server{Deps: d, busy: map[string]int{}}
 	s.pipeline = &Pipeline{
-		once: []Processor{&ToolPreparation{Pool: d.Pool, Planner: d.Planner, Lister: toolcall.NewLister(), Route: s.route}},
+		once: []Processor{&ToolPreparation{Pool: d.Pool, Planner: d.Planner, Lister: cmp.Or(d.Lister, toolcall.NewLister()), Route: s.route}},
 		repeated: []Processor{
 			&ConversationEntry{Planner: d.Planner}, SideBand{}, ToolCallExtractor{},
 			&ToolExecution{Pool: d.Pool, Tasks: d.Tasks, Route: s.route}, ResultFormatting{}, Recursion{},
@@ -109,13 +108,16 @@ func (s *Server) complete(ctx context.Context, user string, req *pipelinev1.Comp
 		ByName: map[string]*commonv1.Tool{}, Response: &pipelinev1.CompleteResponse{Usage: &commonv1.Usage{}},
 	}
 	defer s.release(ctx, x)
-	if err := s.pipeline.Run(ctx, x); err != nil {
+	ctx, end := x.startSpan(ctx)
+	err := s.pipeline.Run(ctx, x)
+	end(err)
+	if err != nil {
 		return nil, err
 	}
 	return x.Response, nil
 }
 
-// enter returns the user who asks, and counts the request until leave is called, or refuses it.
+// enter returns the caller's user, and counts the request until leave is called, or refuses it.
 func (s *Server) enter(ctx context.Context) (user string, leave func(), err error) {
 	who, err := identity.FromContext(ctx)
 	if err != nil {
@@ -124,8 +126,9 @@ func (s *Server) enter(ctx context.Context) (user string, leave func(), err erro
 	user = who.Sub
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy[user] >= perUser && user != identity.LocalSub {
-		return "", nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED, "you have %d completions running; wait until one has ended", perUser)
+	if s.MaxPerUser > 0 && s.busy[user] >= s.MaxPerUser && user != identity.LocalSub {
+		return "", nil, errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED,
+			"you have %d completions running; wait until one has ended, or ask an operator to raise --max-completions", s.MaxPerUser)
 	}
 	s.busy[user]++
 	return user, func() {

@@ -8,7 +8,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -134,7 +139,8 @@ func TestInterrupt(t *testing.T) {
 
 func TestRequestsOfOneUser(t *testing.T) {
 	s, _, _ := looping(true)
-	for range perUser {
+	s.MaxPerUser = 2
+	for range s.MaxPerUser {
 		if _, _, err := s.enter(as(t.Context(), "ann")); err != nil {
 			t.Fatal(err)
 		}
@@ -144,5 +150,46 @@ func TestRequestsOfOneUser(t *testing.T) {
 	}
 	if _, err := s.Complete(as(t.Context(), "bob"), request()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSpan: a completion is one span, a child of the request's, with the model and what it has cost, also if it fails.
+func TestSpan(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	before := otel.GetTracerProvider()
+	otel.SetTracerProvider(provider)
+	t.Cleanup(func() { otel.SetTracerProvider(before) })
+	s, model, _ := looping(true)
+	ctx, parent := provider.Tracer("test").Start(as(t.Context(), "ann"), "request")
+	req := request()
+	req.Model = "m"
+	if _, err := s.Complete(ctx, req); err != nil {
+		t.Fatal(err)
+	}
+	model.reply = func(*plannerv1.GenerateRequest) *replies[plannerv1.GenerateResponse] {
+		return &replies[plannerv1.GenerateResponse]{err: errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, "it is down")}
+	}
+	if _, err := s.Complete(ctx, req); err == nil {
+		t.Fatal("it did not fail")
+	}
+	want := []string{
+		"chat m gen_ai.operation.name=chat gen_ai.provider.name=pawl gen_ai.request.model=m gen_ai.response.model=provider-m gen_ai.usage.input_tokens=60 " +
+			"gen_ai.usage.output_tokens=12 pawl.model_calls=6 pawl.tool_calls=5",
+		"chat m gen_ai.operation.name=chat gen_ai.provider.name=pawl gen_ai.request.model=m gen_ai.response.model= gen_ai.usage.input_tokens=0 " +
+			"gen_ai.usage.output_tokens=0 pawl.model_calls=0 pawl.tool_calls=0 error.type=MODEL_ERROR",
+	}
+	var got []string
+	for _, s := range spans.Ended() {
+		line := s.Name()
+		for _, a := range s.Attributes() {
+			line += fmt.Sprintf(" %s=%s", a.Key, a.Value)
+		}
+		if got = append(got, line); s.Parent().SpanID() != parent.SpanContext().SpanID() {
+			t.Errorf("%s is no child of the request's span", line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

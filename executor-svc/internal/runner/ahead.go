@@ -3,10 +3,13 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"strings"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/jsonref"
+	"pawl.dev/services/strictjson"
 
 	"pawl.dev/executor-svc/internal/flow"
 	"pawl.dev/executor-svc/internal/history"
@@ -26,9 +29,10 @@ func (s *Session) stepAfter(ctx context.Context, lane uint32, running *storagev1
 		return nil
 	}
 	p, tools := s.ahead[lane][0], s.tools
-	outputs, current := map[string]history.Entry{}, ""
+	var outputs map[string]history.Entry
+	var current string
 	if p.GetUnresolved() {
-		current = referencedOutputs(running, log, outputs)
+		outputs, current = referencedOutputs(p, running, log)
 	}
 	return func(output string) *flow.Planned {
 		reader := &outputReader{s: s}
@@ -61,24 +65,36 @@ func (s *Session) stepAfter(ctx context.Context, lane uint32, running *storagev1
 	}
 }
 
-// referencedOutputs adds the steps with outputs of the running step's line to outputs, by the names that references use, and returns the running step's name.
-// In a branch, these names count the steps of the branch, because the planner does not know which ordinals they get.
-func referencedOutputs(running *storagev1.ActiveStep, log *history.Log, outputs map[string]history.Entry) (current string) {
-	name := func(ordinal uint32, _ int) string { return flow.StepID(ordinal) }
-	if running.GetSubtaskId() != "" {
-		name = func(_ uint32, n int) string { return flow.BranchStepID(n) }
+// referencedOutputs returns the steps with outputs that a planned step refers to, by the names that its references use, and the name of the
+// running step, which is the one before it. In a branch, these names count the steps of the branch, because the planner does not know which
+// ordinals they get.
+func referencedOutputs(p *plannerv1.PlannedStep, running *storagev1.ActiveStep, log *history.Log) (outputs map[string]history.Entry, current string) {
+	step := func(n int) (*history.Entry, string) { return log.EndedStep("", uint32(n)), flow.StepID(uint32(n)) }
+	current = flow.StepID(running.GetOrdinal())
+	if branch := running.GetSubtaskId(); branch != "" {
+		ended := log.EndedSteps(branch)
+		step = func(n int) (*history.Entry, string) {
+			if n > len(ended) {
+				return nil, ""
+			}
+			return ended[n-1], flow.BranchStepID(n)
+		}
+		current = flow.BranchStepID(len(ended) + 1)
 	}
-	n := 1
-	for _, e := range log.Entries {
-		if _, ended := results[e.Status]; !ended || e.SubtaskID != running.GetSubtaskId() {
+	outputs = map[string]history.Entry{}
+	// A template that cannot be read has no references here, and stepAhead refuses it.
+	inInput, _ := jsonref.Refs(p.GetInputJson())
+	inDescription, _ := jsonref.Refs(strictjson.Quote(p.GetDescription()))
+	for _, ref := range append(inInput, inDescription...) {
+		n, err := strconv.Atoi(ref.Name[strings.LastIndexByte(ref.Name, '-')+1:])
+		if err != nil || n < 1 {
 			continue
 		}
-		if e.OutputSize > 0 {
-			outputs[name(e.Ordinal, n)] = *e
+		if e, name := step(n); e != nil && name == ref.Name && e.OutputSize > 0 {
+			outputs[name] = *e
 		}
-		n++
 	}
-	return name(running.GetOrdinal(), n)
+	return outputs, current
 }
 
 // stepAhead resolves the references of a step that was planned ahead. It returns nil if that fails; the planner is asked then.
@@ -105,7 +121,7 @@ func (t *toolset) stepAhead(p *plannerv1.PlannedStep, lookup func(string) (strin
 		return nil
 	}
 	step.Description = validUTF8(description)
-	step.InputJSON, step.Problem = toolcall.CheckInput(t.byID[p.GetToolId()], input)
+	step.InputJSON, step.Problem = toolcall.CheckInput(t.find(p.GetToolId()), input)
 	return &flow.Planned{Step: step}
 }
 
@@ -117,7 +133,7 @@ func (t *toolset) propose(p *plannerv1.PlannedStep) *flow.PlannedStep {
 		step.Tool = flow.Tool{Effect: commonv1.Effect_EFFECT_READ, Idempotent: true, RiskFloor: commonv1.RiskLevel_RISK_LEVEL_LOW}
 		return step
 	}
-	tool := t.byID[p.GetToolId()]
+	tool := t.find(p.GetToolId())
 	if tool == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ func (s *Session) answer(c *plannerv1.TaskContext, log *history.Log, cutShort st
 	}
 	return func(ctx context.Context, emit func(flow.Input)) {
 		if tools, err := s.toolset(ctx); err == nil {
-			c.Tools = tools.tools
+			tools.giveTo(c)
 		}
 		if cutShort != "" {
 			cutShort += repeatedCallNote(c.GetHistory())

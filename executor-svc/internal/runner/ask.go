@@ -3,13 +3,13 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
@@ -51,7 +51,42 @@ func askOnce[T any](
 		}
 		s.setBase("", c)
 	}
-	return askWith(ctx, s, c, call)
+	return askWithCatalogs(ctx, s, c, call)
+}
+
+// askWithCatalogs asks the planner with a whole context. It sends the hashes of the catalogs, and their tools only if the planner lacks them.
+func askWithCatalogs[T any](
+	ctx context.Context, s *Session, c *plannerv1.TaskContext, call func(context.Context, *plannerv1.TaskContext, ...grpc.CallOption) (T, error),
+) (T, error) {
+	all := c.GetCatalogs()
+	defer func() { c.Catalogs = all }()
+	send := func(hashes []string) {
+		c.Catalogs = make([]*plannerv1.Catalog, len(all))
+		for i, catalog := range all {
+			if c.Catalogs[i] = catalog; !slices.Contains(hashes, catalog.GetHash()) {
+				c.Catalogs[i] = &plannerv1.Catalog{Hash: catalog.GetHash()}
+			}
+		}
+	}
+	for {
+		send(nil)
+		res, err := askWith(ctx, s, c, call)
+		if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_CONTEXT_MISSING || len(all) == 0 {
+			return res, err
+		}
+		hashes := strings.Split(errs.From(err).Metadata["catalogs"], ",")
+		end, arrived := s.r.sends.Begin(hashes)
+		if end != nil {
+			defer end()
+			send(hashes)
+			return askWith(ctx, s, c, call)
+		}
+		select {
+		case <-arrived: // unless another replica of the planner got them
+		case <-ctx.Done():
+			return res, ctx.Err()
+		}
+	}
 }
 
 // askWith asks the planner with a context, whose stored outputs it reads for the call.
@@ -106,7 +141,7 @@ func reduceBudget(c *plannerv1.TaskContext, spent *storagev1.Usage) *plannerv1.T
 	if spent == nil || c.ModelCallsLeft == nil && c.TokensLeft == nil && c.CostNanoUsdLeft == nil {
 		return c
 	}
-	c = proto.CloneOf(c)
+	c = shallowCopy(c)
 	c.ModelCallsLeft = reduce(c.ModelCallsLeft, spent.GetModelCalls())
 	c.TokensLeft = reduce(c.TokensLeft, spent.GetInputTokens()+spent.GetOutputTokens())
 	c.CostNanoUsdLeft = reduce(c.CostNanoUsdLeft, spent.GetCostNanoUsd())

@@ -81,7 +81,7 @@ func (s *Session) decide(c *plannerv1.TaskContext) Run {
 	return func(ctx context.Context, emit func(flow.Input)) {
 		var out flow.Decided
 		if tools, err := s.toolset(ctx); err == nil {
-			c.Tools = tools.tools
+			tools.giveTo(c)
 		}
 		res, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.DecideResponse, error) {
 			chat := s.head.GetChat()
@@ -104,8 +104,9 @@ func (s *Session) listServers(c *plannerv1.TaskContext, q flow.ListTools) Run {
 		out := flow.ToolsListed{Tools: &storagev1.ToolsLoaded{}}
 		tools, err := s.toolset(ctx)
 		if err == nil {
-			c.Tools, out.Tools = tools.tools, tools.loaded
-			out.Servers = serversOf(tools.tools)
+			tools.giveTo(c)
+			out.Tools = tools.loaded
+			out.Servers = tools.servers()
 			if q.MaxServers > 0 && len(out.Servers) > q.MaxServers {
 				out.Servers, err = s.chooseServers(ctx, c, q.MaxServers, &out.Usage)
 			}
@@ -122,11 +123,11 @@ func (s *Session) listServers(c *plannerv1.TaskContext, q flow.ListTools) Run {
 	}
 }
 
-// serversOf returns the servers of tools, each once.
-func serversOf(tools []*commonv1.Tool) (ids []string) {
-	for _, t := range tools {
-		if !slices.Contains(ids, t.GetMcpId()) {
-			ids = append(ids, t.GetMcpId())
+// servers returns the servers that have tools.
+func (t *toolset) servers() (ids []string) {
+	for _, l := range t.usable {
+		if len(l.Catalog.GetTools()) > 0 {
+			ids = append(ids, l.ID)
 		}
 	}
 	return ids
@@ -173,11 +174,7 @@ func (s *Session) selectTools(c *plannerv1.TaskContext, mcpID string) Run {
 		var out flow.ToolsSelected
 		tools, err := s.toolsetWith(ctx, mcpID)
 		if err == nil {
-			for _, t := range tools.tools {
-				if t.GetMcpId() == mcpID {
-					c.Tools = append(c.Tools, t)
-				}
-			}
+			tools.giveTo(c, mcpID)
 			var res *plannerv1.SelectToolsResponse
 			res, err = s.askTools(ctx, c, &out.Usage)
 			for _, p := range res.GetSteps() {
@@ -279,7 +276,7 @@ func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Res
 		out := flow.Responded{Result: s.resultOf(ctx, newest), Gathered: s.gather(ctx, steps)}
 		tools, err := s.toolset(ctx)
 		if err == nil {
-			c.Tools = tools.tools
+			tools.giveTo(c)
 			var res *plannerv1.RespondResponse
 			res, err = askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.RespondResponse, error) {
 				return s.r.planner.Respond(ctx, &plannerv1.RespondRequest{Context: c, MessageType: q.MessageType, MustComplete: q.MustComplete, Errors: q.Errors}, o...)
@@ -300,7 +297,7 @@ func (s *Session) respond(c *plannerv1.TaskContext, log *history.Log, q flow.Res
 // newestStep returns the newest step that has ended; nil if there is none. Actions read copies of entries, because the history changes meanwhile.
 func newestStep(log *history.Log) *history.Entry {
 	for _, e := range slices.Backward(log.Entries) {
-		if _, ended := results[e.Status]; ended {
+		if e.Ended() {
 			newest := *e
 			return &newest
 		}
@@ -311,7 +308,7 @@ func newestStep(log *history.Log) *history.Entry {
 // ended returns copies of the steps that have ended.
 func ended(steps []*history.Entry) (all []history.Entry) {
 	for _, e := range steps {
-		if _, is := results[e.Status]; is {
+		if e.Ended() {
 			all = append(all, *e)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 	"pawl.dev/services/errs"
 
 	"pawl.dev/executor-svc/internal/flow"
@@ -15,7 +16,7 @@ import (
 
 // assemble makes a toolset of the lists that are done. It skips servers that cannot be used, or not yet; the event log names them.
 func assemble(lists []*toolcall.List) *toolset {
-	set := &toolset{byID: map[string]*commonv1.Tool{}, loaded: &storagev1.ToolsLoaded{}, poolIDs: map[string]string{}, lists: lists}
+	set := &toolset{loaded: &storagev1.ToolsLoaded{}, lists: lists}
 	for _, l := range lists {
 		switch {
 		case !l.Done():
@@ -31,15 +32,41 @@ func assemble(lists []*toolcall.List) *toolset {
 			continue
 		}
 		set.loaded.McpIds = append(set.loaded.McpIds, l.ID)
-		set.poolIDs[l.ID] = l.PoolID
-		for _, tool := range l.Tools {
-			set.byID[tool.GetId()] = tool
-		}
-		set.tools = append(set.tools, l.Tools...)
+		set.usable = append(set.usable, l)
+		set.loaded.ToolCount += uint32(len(l.Catalog.GetTools()))
 	}
-	set.tools = slices.Clip(set.tools)
-	set.loaded.ToolCount = uint32(len(set.tools))
 	return set
+}
+
+// list returns the list of a server that can be used, or nil.
+func (t *toolset) list(mcpID string) *toolcall.List {
+	if i := slices.IndexFunc(t.usable, func(l *toolcall.List) bool { return l.ID == mcpID }); i >= 0 {
+		return t.usable[i]
+	}
+	return nil
+}
+
+// find returns the tool with an id, or nil.
+func (t *toolset) find(id string) *commonv1.Tool {
+	mcpID, _ := flow.ToolName(id)
+	if l := t.list(mcpID); l != nil {
+		return l.Catalog.Find(id)
+	}
+	return nil
+}
+
+// giveTo puts the tools of some servers into the planner's context of the task; those of all servers if none is named.
+func (t *toolset) giveTo(c *plannerv1.TaskContext, mcpIDs ...string) {
+	c.Tools, c.Catalogs = nil, nil
+	for _, l := range t.usable {
+		switch {
+		case len(l.Catalog.GetTools()) == 0, len(mcpIDs) > 0 && !slices.Contains(mcpIDs, l.ID):
+		case l.Catalog.GetHash() == "":
+			c.Tools = append(c.Tools, l.Catalog.GetTools()...)
+		default:
+			c.Catalogs = append(c.Catalogs, l.Catalog.Catalog)
+		}
+	}
 }
 
 // outdated reports whether a late list became done after the toolset was made.

@@ -115,7 +115,7 @@ func TestSlowServersDelayBriefly(t *testing.T) {
 			t.Errorf("it says %q", m)
 		}
 		<-time.After(time.Minute)
-		if tools, err := s.toolset(t.Context()); err != nil || len(tools.tools) != 10 || len(tools.late) != 0 {
+		if tools, err := s.toolset(t.Context()); err != nil || tools.loaded.GetToolCount() != 10 || len(tools.late) != 0 {
 			t.Errorf("later there are %v, %v", tools, err)
 		}
 	})
@@ -134,7 +134,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s, time.Since(began), len(tools.tools)
+			return s, time.Since(began), int(tools.loaded.GetToolCount())
 		}
 		if _, took, n := next(); took != toolcall.SlowAfter || n != 1 {
 			t.Errorf("the first task waits for %s and has %d tools", took, n)
@@ -144,7 +144,7 @@ func TestAServerThatHangsDelaysOneTask(t *testing.T) {
 			t.Errorf("the second task waits for %s and has %d tools", took, n)
 		}
 		<-time.After(time.Minute)
-		if tools, err := s.toolset(t.Context()); err != nil || len(tools.tools) != 2 {
+		if tools, err := s.toolset(t.Context()); err != nil || tools.loaded.GetToolCount() != 2 {
 			t.Errorf("once it has answered there are %v, %v", tools, err)
 		}
 		pool.takes["hung"] = time.Second
@@ -248,7 +248,7 @@ func TestAToolWaitsForItsOwnServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(&servers{takes: map[string]time.Duration{"a": 0, "b": 8 * time.Second, "c": time.Minute}}, &chooser{}, "a", "b", "c")
 		began := time.Now()
-		if tools, err := s.toolsetWith(t.Context(), "b/read"); err != nil || tools.byID["b/read"] == nil || time.Since(began) > 8*time.Second {
+		if tools, err := s.toolsetWith(t.Context(), "b/read"); err != nil || tools.find("b/read") == nil || time.Since(began) > 8*time.Second {
 			t.Errorf("there are %v, %v after %s", tools, err, time.Since(began))
 		}
 		<-time.After(time.Minute) // for the list that is still under way
@@ -267,7 +267,7 @@ func TestListsThatWereCutOffAreAskedForAgain(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		pool.takes["b"] = 0
-		if tools, err := s.toolset(t.Context()); err != nil || tools.byID["b/read"] == nil {
+		if tools, err := s.toolset(t.Context()); err != nil || tools.find("b/read") == nil {
 			t.Errorf("there are %v, %v", tools, err)
 		}
 	})

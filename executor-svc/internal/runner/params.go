@@ -68,8 +68,8 @@ func (s *Session) findTool(ctx context.Context, c *plannerv1.TaskContext, id str
 	if err != nil {
 		return nil, nil, err
 	}
-	c.Tools = tools.tools
-	tool := tools.byID[id]
+	tools.giveTo(c)
+	tool := tools.find(id)
 	if tool == nil {
 		return nil, nil, toolGone(id)
 	}

@@ -67,7 +67,7 @@ func (p *planRun) emitPlan(out flow.Planned) {
 func (p *planRun) nextStep(ctx context.Context) {
 	for ask := true; ; {
 		if ask {
-			p.c.Tools = p.tools.tools
+			p.tools.giveTo(p.c)
 			p.askNextStep(ctx)
 		}
 		answered := p.out.Answer != nil && !p.out.Answer.NotReached
@@ -81,7 +81,7 @@ func (p *planRun) nextStep(ctx context.Context) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		ask = len(more.tools) != len(p.tools.tools) // else a server failed
+		ask = more.loaded.GetToolCount() != p.tools.loaded.GetToolCount() // else a server failed
 		p.tools = more
 	}
 }

@@ -32,7 +32,7 @@ func (s *Session) callReadOutput(log *history.Log, st *storagev1.ActiveStep, att
 	err := json.Unmarshal([]byte(st.GetInputJson()), &in)
 	var of history.Entry
 	for _, e := range log.Entries {
-		if _, ended := results[e.Status]; ended && flow.StepID(e.Ordinal) == in.Step {
+		if e.Ended() && flow.StepID(e.Ordinal) == in.Step {
 			of = *e
 		}
 	}

@@ -62,8 +62,8 @@ func (s *Session) otherReplica(ctx context.Context, req *mcppoolv1.CallToolReque
 	if err != nil {
 		return nil //nolint:nilerr // the call stays with the replica that refused it, and is sent again
 	}
-	if id := tools.poolIDs[req.GetMcpId()]; id != "" && id != req.GetPoolId() {
-		return &movedError{id}
+	if l := tools.list(req.GetMcpId()); l != nil && l.PoolID != "" && l.PoolID != req.GetPoolId() {
+		return &movedError{l.PoolID}
 	}
 	return nil
 }

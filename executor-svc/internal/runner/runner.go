@@ -35,6 +35,8 @@ type Config struct {
 	TextDelay time.Duration
 	// Replicas connects to the replicas of an MCP pool that has several; nil if the pool has one.
 	Replicas Replicas
+	// Lister keeps the catalogs of tools (default: a new one).
+	Lister *toolcall.Lister
 }
 
 // Runner runs actions.
@@ -48,6 +50,7 @@ type Runner struct {
 	// poolAddrs remembers the addresses of the MCP pool's replicas by their pool_id.
 	poolAddrs *otter.Cache[string, string]
 	lister    *toolcall.Lister
+	sends     toolcall.Sends
 	// outputs bounds the outputs in planner calls, and readers the readers of other outputs, both of those that the history does not keep.
 	outputs *serve.Budget
 	readers chan struct{}
@@ -63,7 +66,7 @@ func New(cfg Config, planner plannerv1.PlannerServiceClient, pool mcppoolv1.McpP
 	return &Runner{
 		cfg: cfg, planner: planner, pool: pool, log: log,
 		poolAddrs: otter.Must(&otter.Options[string, string]{MaximumSize: maxPoolAddrs}),
-		lister:    toolcall.NewLister(),
+		lister:    cmp.Or(cfg.Lister, toolcall.NewLister()),
 		outputs:   serve.NewBudget("outputs", plannerOutputs), readers: make(chan struct{}, 1),
 	}
 }

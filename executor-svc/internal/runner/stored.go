@@ -77,6 +77,16 @@ func (s *Session) noteStored(h *plannerv1.HistoryEntry, e *history.Entry) {
 	s.stored[h.GetStepId()] = storedOutput{seq: e.OutputSeq, size: e.OutputSize}
 }
 
+// shallowCopy returns a copy that shares the values of all fields with the original.
+func shallowCopy(c *plannerv1.TaskContext) *plannerv1.TaskContext {
+	out := &plannerv1.TaskContext{}
+	c.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		out.ProtoReflect().Set(f, v)
+		return true
+	})
+	return out
+}
+
 // withOutputs returns a context with the stored outputs that fit into a request, and what they use of the budget until the caller releases it. Newer
 // outputs have precedence.
 func (s *Session) withOutputs(ctx context.Context, c *plannerv1.TaskContext) (*plannerv1.TaskContext, *serve.Holding, error) {
@@ -88,11 +98,7 @@ func (s *Session) withOutputs(ctx context.Context, c *plannerv1.TaskContext) (*p
 	if err != nil {
 		return nil, nil, err
 	}
-	full := &plannerv1.TaskContext{} // c keeps its own entries, without the outputs
-	c.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		full.ProtoReflect().Set(f, v)
-		return true
-	})
+	full := shallowCopy(c) // c keeps its own entries, without the outputs
 	full.History = slices.Clone(c.GetHistory())
 	for i, seq := range load {
 		e := proto.CloneOf(full.History[i])

@@ -178,7 +178,11 @@ func (p *streamPool) put(st *callStream) bool {
 	if p.idle == nil {
 		p.idle = make(map[streamKey][]*callStream)
 	}
-	st.idle = time.AfterFunc(streamIdle, func() { p.expire(st) })
+	if st.idle == nil {
+		st.idle = time.AfterFunc(streamIdle, func() { p.expire(st) })
+	} else {
+		st.idle.Reset(streamIdle)
+	}
 	p.idle[st.key] = append(p.idle[st.key], st)
 	p.count++
 	return true

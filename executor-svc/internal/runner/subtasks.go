@@ -41,8 +41,9 @@ func (s *Session) askPlan(ctx context.Context, c *plannerv1.TaskContext, q flow.
 	if err != nil {
 		return err
 	}
-	c.Tools, out.Tools = tools.tools, tools.loaded
-	if skipped := tools.loaded.GetSkipped(); len(tools.tools) == 0 && len(skipped) > 0 {
+	tools.giveTo(c)
+	out.Tools = tools.loaded
+	if skipped := tools.loaded.GetSkipped(); tools.loaded.GetToolCount() == 0 && len(skipped) > 0 {
 		return errs.New(codes.FailedPrecondition, skipped[0].GetReason(), "the task has no tools: %s", skipped[0].GetMessage())
 	}
 	plan, err := askPlanner(ctx, s, c, &out.Usage, func(ctx context.Context, c *plannerv1.TaskContext, o ...grpc.CallOption) (*plannerv1.CreatePlanResponse, error) {
@@ -141,7 +142,7 @@ const maxSameFailures = 2
 func (t *toolset) repeatedFailure(history []*plannerv1.HistoryEntry, step *flow.PlannedStep) string {
 	count := map[string]int{}
 	for _, e := range slices.Backward(history) {
-		changes := e.GetToolId() != flow.ReadOutput && t.byID[e.GetToolId()].GetEffect() != commonv1.Effect_EFFECT_READ
+		changes := e.GetToolId() != flow.ReadOutput && t.find(e.GetToolId()).GetEffect() != commonv1.Effect_EFFECT_READ
 		switch {
 		case e.GetResult() == plannerv1.StepResult_STEP_RESULT_SUCCESS && changes:
 			return ""
@@ -175,7 +176,7 @@ func (s *Session) askAbout(
 		var out flow.Thought
 		tools, err := s.toolset(ctx)
 		if err == nil {
-			c.Tools = tools.tools
+			tools.giveTo(c)
 			err = ask(ctx, tools, &out, emit)
 		}
 		if err != nil {

@@ -105,7 +105,7 @@ func piece(s string) *plannerv1.ThinkResponse_Text { return &plannerv1.ThinkResp
 
 // A call that failed twice in the same way is not made a third time, unless something was changed since (D3, D11).
 func TestRepeatedFailureIsNotCalled(t *testing.T) {
-	tools := &toolset{byID: map[string]*commonv1.Tool{"f/read": {Effect: commonv1.Effect_EFFECT_READ}, "f/write": {Effect: commonv1.Effect_EFFECT_WRITE}}}
+	tools := toolsetOf("f", &commonv1.Tool{Id: "f/read", Effect: commonv1.Effect_EFFECT_READ}, &commonv1.Tool{Id: "f/write", Effect: commonv1.Effect_EFFECT_WRITE})
 	entry := func(tool, input, err string) *plannerv1.HistoryEntry {
 		e := &plannerv1.HistoryEntry{ToolId: tool, InputJson: input, Error: err, Result: plannerv1.StepResult_STEP_RESULT_SUCCESS, Outcome: commonv1.Outcome_OUTCOME_KNOWN}
 		if err != "" {

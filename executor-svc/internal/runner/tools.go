@@ -19,15 +19,11 @@ import (
 	"pawl.dev/executor-svc/internal/toolcall"
 )
 
-// toolset holds the tools of a task, in the order of their servers.
+// toolset holds the tools of a task.
 type toolset struct {
-	tools  []*commonv1.Tool
-	byID   map[string]*commonv1.Tool
 	loaded *storagev1.ToolsLoaded
-	// poolIDs maps each server to the replica of the MCP pool that keeps its calls.
-	poolIDs map[string]string
-	// lists holds the servers' lists, in order; late holds the lists that were not done when the toolset was made.
-	lists, late []*toolcall.List
+	// lists holds the servers' lists, in order; usable holds those with tools to use, and late those that were not done when the toolset was made.
+	lists, usable, late []*toolcall.List
 }
 
 // toolset returns the session's tools, which it loads once. It skips servers that cannot be used; the event log names them.
@@ -104,7 +100,7 @@ const serverPatience = 30 * time.Second
 
 // listTools reads the tools of one server.
 func (s *Session) listTools(ctx context.Context, l *toolcall.List) error {
-	return l.Read(s.id, func(req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
+	return s.r.lister.Read(ctx, l, s.id, func(ctx context.Context, req *mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error) {
 		var at peer.Peer
 		page, err := askPool(ctx, s, s.r.cfg.PoolPatience+serverPatience, func(ctx context.Context, o ...grpc.CallOption) (*mcppoolv1.ListToolsResponse, error) {
 			return s.r.pool.ListTools(s.toServer(ctx, l.ID), req, append(o, grpc.Peer(&at))...)
@@ -144,10 +140,10 @@ func (s *Session) refreshTool(st *storagev1.ActiveStep) Run {
 			return
 		case err != nil:
 			out.Err = errorNote(fmt.Errorf("listing the tools again: %w", err))
-		case tools.byID[st.GetToolId()] == nil:
+		case tools.find(st.GetToolId()) == nil:
 			out.Err = s.whyMissing(ctx, tools, st.GetToolId())
 		default:
-			tool := tools.byID[st.GetToolId()]
+			tool := tools.find(st.GetToolId())
 			current := tools.describe(tool)
 			out.Tool = &current
 			_, out.Problem = toolcall.CheckInput(tool, st.GetInputJson())
@@ -178,8 +174,12 @@ func (s *Session) whyMissing(ctx context.Context, t *toolset, toolID string) *st
 
 // describe converts a tool of the toolset for the flow.
 func (t *toolset) describe(tool *commonv1.Tool) flow.Tool {
+	poolID := "" // of the replica that keeps the calls of the server
+	if l := t.list(tool.GetMcpId()); l != nil {
+		poolID = l.PoolID
+	}
 	return flow.Tool{
 		Effect: tool.GetEffect(), Idempotent: tool.GetIdempotent(), RiskFloor: tool.GetRiskFloor(), DefinitionHash: tool.GetDefinitionHash(),
-		ConfigRevision: tool.GetConfigRevision(), PoolID: t.poolIDs[tool.GetMcpId()],
+		ConfigRevision: tool.GetConfigRevision(), PoolID: poolID,
 	}
 }

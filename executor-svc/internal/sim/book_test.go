@@ -32,6 +32,7 @@ type book struct {
 	// requests holds the times of accepted requests, by user.
 	requests map[string][]time.Time
 	talks    []*talkBook
+	hooks    []*hookBook
 	clock    int // counts what people did in topics
 }
 

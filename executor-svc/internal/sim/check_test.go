@@ -26,7 +26,7 @@ const waiting = executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
 
 // quiet reports whether everything has ended or waits for people, and no caller waits for a result.
 func (w *world) quiet() bool {
-	if w.active.Load() > 0 || w.undispatched() {
+	if w.active.Load() > 0 || w.undispatched() || w.undelivered() {
 		return false
 	}
 	for _, k := range w.book.all() {
@@ -51,6 +51,7 @@ func (w *world) finish(t testing.TB) {
 		w.end(t)
 		return
 	}
+	w.endings()
 	w.s.note("everything that is asked is answered", 0)
 	for range 60 {
 		open := 0
@@ -85,7 +86,7 @@ func (w *world) stranded() {
 		}
 	}
 	if len(w.book.problems) == 0 {
-		w.book.fault("the world does not come to rest: %d people wait, messages wait for agents: %t", w.active.Load(), w.undispatched())
+		w.book.fault("the world does not come to rest: %d people wait, messages wait for agents: %t, events wait for delivery: %t", w.active.Load(), w.undispatched(), w.undelivered())
 	}
 }
 
@@ -152,6 +153,9 @@ func (w *world) check(t testing.TB) {
 	}
 	for _, k := range w.book.talks {
 		w.auditTopic(j, k)
+	}
+	for _, h := range w.book.hooks {
+		w.auditHook(j, h)
 	}
 }
 
@@ -269,6 +273,7 @@ func (w *world) open(t testing.TB) {
 		}
 	}
 	w.openTopics(t, store)
+	w.openHooks(t, store)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -76,6 +76,25 @@ func (d dropsArchived) Outbox(ctx context.Context, after uint64, limit int) (kep
 	return kept, err
 }
 
+// forgetsEndings removes what ends tasks when it is read.
+type forgetsEndings struct{ journal.Journal }
+
+func (f forgetsEndings) Outbox(ctx context.Context, after uint64, limit int) (kept []journal.Outgoing, err error) {
+	out, err := f.Journal.Outbox(ctx, after, limit)
+	for _, o := range out {
+		rs, readErr := f.TopicRecords(ctx, o.GetTopicId(), o.GetSeq()-1, 1)
+		switch {
+		case readErr != nil:
+			return nil, readErr
+		case o.GetInterruption() == nil && !journal.EndsTasks(rs[0].GetFacts()[o.GetSeq()-rs[0].FirstSeq]):
+			kept = append(kept, o)
+		default:
+			err = cmp.Or(err, f.Dispatched(ctx, []uint64{o.No}))
+		}
+	}
+	return kept, err
+}
+
 // repeatingSilence leaves a message in the outbox when it posts that agents are silent.
 type repeatingSilence struct{ journal.Journal }
 

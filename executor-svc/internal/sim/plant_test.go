@@ -135,6 +135,9 @@ var planted = map[string]struct {
 	"messages are dispatched out of order": {
 		plant{journal: func(j journal.Journal) journal.Journal { return reversedOutbox{j} }, config: talking}, []string{"after message"},
 	},
+	"an ending is lost between its commit and its dispatch": {
+		plant{journal: func(j journal.Journal) journal.Journal { return forgetsEndings{j} }, config: talking}, []string{"should have stopped"},
+	},
 	"an agent says twice that it is silent": {
 		plant{journal: func(j journal.Journal) journal.Journal { return repeatingSilence{j} }, config: talking}, []string{"has considered"},
 	},
@@ -147,6 +150,18 @@ var planted = map[string]struct {
 	},
 	"a reply to a message that was rolled back counts": {
 		plant{journal: func(j journal.Journal) journal.Journal { return countsRolledBack{j} }, config: talking}, []string{"was rolled back"},
+	},
+	"an event is lost between its commit and its delivery": {
+		plant{journal: func(j journal.Journal) journal.Journal { return forgetfulDeliveries{j} }, config: hookingTalks}, []string{"was not delivered"},
+	},
+	"events that wait are forgotten with their process": {
+		plant{journal: func(j journal.Journal) journal.Journal { return forgottenDeliveries{j} }, config: hookingTalks}, []string{"events wait for delivery: true"},
+	},
+	"an event is delivered again although that was acknowledged": {
+		plant{journal: func(j journal.Journal) journal.Journal { return repeatingDelivery{j} }, config: hooking}, []string{"although it was delivered"},
+	},
+	"events are delivered out of order": {
+		plant{journal: func(j journal.Journal) journal.Journal { return reversedDeliveries{j} }, config: hookingTalks}, []string{"came after event"},
 	},
 	"a later step repeats a call with an unknown outcome": {
 		plant{flow: onFlow(forgetUnknown), config: func(c *config) {

@@ -18,6 +18,7 @@ import (
 	"pawl.dev/executor-svc/internal/journal/bolt"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/topic"
+	"pawl.dev/executor-svc/internal/webhook"
 )
 
 // talkers are the agents of a topic, by name: the ids of ann's agents. One of them was deleted.
@@ -55,9 +56,13 @@ func (s *topicService) RegisterService(_ *grpc.ServiceDesc, impl any) {
 	}
 }
 
-// dispatch runs the dispatcher until ctx is done.
-func (p *proc) dispatch(ctx context.Context, w *world, j journal.Journal) (wait func()) {
+// dispatch runs the dispatcher and the sender of webhooks until ctx is done.
+func (p *proc) dispatch(ctx context.Context, t testing.TB, w *world, j journal.Journal) (wait func()) {
 	var dispatching sync.WaitGroup
+	if w.cfg.hooks {
+		sender := webhook.New(webhook.Deps{Journal: j, Secrets: secrets(t), Receivers: webhook.NewReceivers(nil, receivers{w, p}), Log: w.log})
+		dispatching.Go(func() { sender.Run(ctx) })
+	}
 	if len(w.book.talks) > 0 {
 		context.AfterFunc(ctx, p.hub.Stop)
 		dispatching.Go(func() { (&topic.Dispatcher{Journal: j, Hub: p.hub, Tasks: p.tasks, Log: w.log}).Run(ctx) })

@@ -73,6 +73,26 @@ func (w *world) undispatched() bool {
 	return err == nil && len(out) > 0
 }
 
+// endings checks that no task waits whose message was rolled back, or whose agent was interrupted or removed, whatever became of the request that did so.
+func (w *world) endings() {
+	for _, k := range w.book.talks {
+		t, err := w.proc.store.Topic(context.Background(), k.id)
+		if err != nil {
+			w.book.fault("%s cannot be read: %v", k.name, err)
+			return
+		}
+		for agent, tasks := range k.created {
+			there := slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == agent })
+			for _, task := range tasks {
+				seq := task.head.GetChat().GetMessageSeq()
+				if !task.gone && !state.Ended(task.checkpoint.GetStatus()) && (!there || t.RolledBack(seq) || t.Interrupted(agent, seq)) {
+					w.book.fault("%s waits, although %s, which considers message %d of %s, should have stopped", task.name, agent, seq, k.name)
+				}
+			}
+		}
+	}
+}
+
 // topicAudit compares a topic in the journal with what people and agents did.
 type topicAudit struct {
 	w *world

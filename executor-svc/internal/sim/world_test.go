@@ -49,6 +49,8 @@ type config struct {
 	changes int
 	// topics is how many topics there are, and posts bounds the messages of people in each.
 	topics, posts int
+	// hooks: there are webhooks.
+	hooks bool
 }
 
 // seldom is a rate that is almost never.
@@ -156,6 +158,9 @@ func newWorld(seed uint64, dir string, pl plant, verbose bool) *world {
 	if seed%talkEvery == 0 {
 		talking(&w.cfg)
 	}
+	if n := seed % hookEvery; n == talkEvery || n == 1 {
+		hooking(&w.cfg)
+	}
 	if pl.config != nil {
 		pl.config(&w.cfg)
 	}
@@ -257,7 +262,7 @@ func (w *world) startProc(t testing.TB) {
 	p.topics = registered.TopicServiceServer
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	dispatched := p.dispatch(ctx, w, j)
+	dispatched := p.dispatch(ctx, t, w, j)
 	go func() {
 		err := p.engine.Run(ctx)
 		dispatched()

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
-
-	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
-	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -20,16 +18,26 @@ const (
 	SuspectPatience = 200 * time.Millisecond
 	// maxSlow bounds how many slow servers are remembered.
 	maxSlow = 10_000
+	// keptCatalogs bounds the catalogs that are kept for other tasks, in bytes.
+	keptCatalogs = 32 << 20
 )
 
-// Lister lists the tools of servers. It remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one caller.
+// Lister lists the tools of servers, and keeps catalogs of them for all users. It remembers, by user and server, which servers did not list their tools in time, so that a server that hangs delays only one caller.
 type Lister struct {
 	slow *otter.Cache[string, struct{}]
+
+	catalogs *otter.Cache[string, *Catalog] // by hash
+	reads    singleflight.Group             // of catalogs, by hash
 }
 
 // NewLister returns a lister.
 func NewLister() *Lister {
-	return &Lister{slow: otter.Must(&otter.Options[string, struct{}]{MaximumSize: maxSlow})}
+	return &Lister{
+		slow: otter.Must(&otter.Options[string, struct{}]{MaximumSize: maxSlow}),
+		catalogs: otter.Must(&otter.Options[string, *Catalog]{
+			MaximumWeight: keptCatalogs, Weigher: weigh,
+		}),
+	}
 }
 
 // List holds the tools of one server once Done reports true.
@@ -37,7 +45,7 @@ type List struct {
 	ID string
 	// slow is closed once ListAll no longer waits for this server; done is closed first if the server answers in time.
 	slow, done chan struct{}
-	Tools      []*commonv1.Tool
+	Catalog    *Catalog
 	PoolID     string
 	// LateRelease reports that the server allows a delayed release of the session.
 	LateRelease bool
@@ -107,27 +115,6 @@ func (l *List) load(ctx context.Context, load Load) {
 	close(l.done)
 }
 
-// Read reads all pages of the server's tools.
-func (l *List) Read(session string, list func(*mcppoolv1.ListToolsRequest) (*mcppoolv1.ListToolsResponse, error)) error {
-	req := &mcppoolv1.ListToolsRequest{McpId: l.ID, PageSize: 1000, SessionId: session}
-	for {
-		page, err := list(req)
-		if err != nil {
-			l.Tools = nil
-			return err
-		}
-		l.PoolID, l.LateRelease = page.GetPoolId(), page.GetLateRelease()
-		if l.Tools == nil {
-			l.Tools = page.GetTools()
-		} else {
-			l.Tools = append(l.Tools, page.GetTools()...)
-		}
-		if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
-			return nil
-		}
-	}
-}
-
 // awaitTools waits until a server has listed tools, or all servers have answered.
 func awaitTools(ctx context.Context, lists []*List) {
 	for ctx.Err() == nil {
@@ -136,7 +123,7 @@ func awaitTools(ctx context.Context, lists []*List) {
 			switch {
 			case !l.Done():
 				open = append(open, l)
-			case len(l.Tools) > 0:
+			case l.Err == nil && len(l.Catalog.GetTools()) > 0:
 				return
 			}
 		}

@@ -127,7 +127,7 @@ func (c consideration) chat(p *storagev1.Participant, passedBy []string) *storag
 	m := c.message
 	chat := &storagev1.Chat{
 		TopicId: c.topicID, MessageId: m.GetId(), MessageSeq: m.Seq, Agent: p.GetName(), AgentName: p.GetDisplayName(), AgentAvatar: p.GetAvatarUrl(),
-		Sender: m.GetSender(), FromAgent: m.GetFromAgent(), PassedBy: passedBy, Rounds: m.GetRounds(), EarlierTasks: m.GetEarlierTasks(),
+		Sender: m.GetSender(), FromAgent: m.GetFromAgent(), PassedBy: passedBy, Rounds: m.GetRounds(), EarlierTasks: m.GetEarlierTasks(), ProcessSeq: m.GetProcessSeq(),
 		Phases: c.settings.Phases != nil && *c.settings.Phases,
 	}
 	for _, other := range agentsOf(c.topic) {

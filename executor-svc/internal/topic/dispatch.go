@@ -31,8 +31,7 @@ type Tasks interface {
 }
 
 // Dispatcher moves messages from the outbox to agents: it creates a task for each agent that considers a message. It ends the tasks of messages that were
-// rolled back, and those of agents that left. It repeats what failed or was cut off; the
-// tasks' request ids make that harmless.
+// rolled back, and those of agents that were interrupted or left. It repeats what failed or was cut off; the tasks' request ids make that harmless.
 type Dispatcher struct {
 	Journal journal.Journal // wrapped by Hub.Wrap
 	Hub     *Hub
@@ -131,19 +130,19 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	defer cancel()
 	t, m, err := d.load(ctx, o)
 	switch {
-	case err != nil || t == nil:
+	case err != nil:
 		return err
 	case m == nil:
-		return d.endTasks(ctx, t, o.GetSeq())
+		return d.endTasks(ctx, t, o)
 	}
 	var silent []*storagev1.TopicFact
-	tasks := map[string]string{} // by the agent's name
+	created := map[*storagev1.Chat]string{} // the tasks' ids
 	for _, c := range Considerers(t.ID, t.Topic, m) {
 		refused := c.Refused
 		switch {
 		case t.GetArchived():
 			c.TooLate = "the topic was archived before it began"
-		case t.Interrupted(c.Agent.GetName(), m.Seq):
+		case t.Interrupted(c.Agent.GetName(), began(c.Chat)):
 			c.TooLate = "interrupted before it began"
 		}
 		if refused == "" {
@@ -153,7 +152,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 			} else if err != nil {
 				refused = errs.From(err).Message
 			} else {
-				tasks[c.Agent.GetName()] = id
+				created[c.Chat] = id
 			}
 		}
 		if refused != "" {
@@ -162,7 +161,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 			})
 		}
 	}
-	if err := d.cancelUnwanted(ctx, t.ID, m, tasks); err != nil || len(silent) == 0 {
+	if err := d.cancelUnwanted(ctx, t.ID, created); err != nil || len(silent) == 0 {
 		return err
 	}
 	// The message leaves the outbox with the post, so that no agent says twice that it is silent.
@@ -173,11 +172,11 @@ func (d *Dispatcher) dispatch(ctx context.Context, o journal.Outgoing) error {
 	return err
 }
 
-// load returns the topic of an entry of the outbox, nil if it was deleted, and the message, nil if the entry ends tasks.
+// load returns the topic of an entry of the outbox, nil if it was deleted, and the message, nil if the topic was deleted or the entry ends tasks.
 func (d *Dispatcher) load(ctx context.Context, o journal.Outgoing) (*journal.Topic, *journal.TopicMessage, error) {
 	t, err := d.Journal.Topic(ctx, o.GetTopicId())
 	var page journal.MessagePage
-	if err == nil {
+	if err == nil && o.GetInterruption() == nil {
 		page, err = d.Journal.Messages(ctx, journal.MessageQuery{TopicID: o.GetTopicId(), From: o.GetSeq() - 1, OldestFirst: true, RolledBack: true, Limit: 1})
 	}
 	switch {
@@ -191,35 +190,49 @@ func (d *Dispatcher) load(ctx context.Context, o journal.Outgoing) (*journal.Top
 	return t, &page.Messages[0], nil
 }
 
-// endTasks ends the tasks that the fact with this seq ends. The request that posted the fact does so too, unless it was cut off.
-func (d *Dispatcher) endTasks(ctx context.Context, t *journal.Topic, seq uint64) error {
-	records, err := d.Journal.TopicRecords(ctx, t.ID, seq-1, 1)
-	if err != nil || len(records) == 0 {
-		return err // without records the topic was deleted
+// endTasks ends the tasks that an entry of the outbox ends. The request that posted it does so too, unless it was cut off. t is nil if the topic was deleted.
+func (d *Dispatcher) endTasks(ctx context.Context, t *journal.Topic, o journal.Outgoing) error {
+	var e Ending
+	switch i := o.GetInterruption(); {
+	case len(o.GetDeletedOwners()) > 0:
+		e = EndingOfDeletion(o.GetDeletedOwners())
+	case t == nil:
+		return nil
+	case i != nil:
+		e = EndingOfInterruption(t.Topic, i)
+	default:
+		records, err := d.Journal.TopicRecords(ctx, t.ID, o.GetSeq()-1, 1)
+		if err != nil || len(records) == 0 {
+			return err // without records the topic was deleted
+		}
+		e = EndingOf(t.Topic, records[0].GetFacts()[o.GetSeq()-records[0].FirstSeq], o.GetSeq())
 	}
-	_, err = d.Tasks.CancelChats(ctx, t.ID, EndingOf(t.Topic, records[0].GetFacts()[seq-records[0].FirstSeq], seq))
+	_, err := d.Tasks.CancelChats(ctx, o.GetTopicId(), e)
 	return err
 }
 
 // cancelUnwanted cancels tasks whose message was rolled back, or whose agent was interrupted or removed, while they were created.
-func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, m *journal.TopicMessage, tasks map[string]string) error {
-	if len(tasks) == 0 {
+func (d *Dispatcher) cancelUnwanted(ctx context.Context, topicID string, created map[*storagev1.Chat]string) error {
+	if len(created) == 0 {
 		return nil
 	}
 	t, err := d.Journal.Topic(ctx, topicID)
+	if errors.Is(err, journal.ErrNotFound) {
+		return nil // the topic was deleted, and the entry of its deletion follows
+	}
 	if err != nil {
 		return err
 	}
-	for agent, id := range tasks {
+	for chat, id := range created {
 		var reason string
 		switch {
 		case id == "":
 			continue
-		case t.RolledBack(m.Seq):
+		case t.RolledBack(chat.GetMessageSeq()):
 			reason = "the message was rolled back"
-		case t.Interrupted(agent, m.Seq):
+		case t.Interrupted(chat.GetAgent(), began(chat)):
 			reason = "interrupted"
-		case !slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == agent }):
+		case !slices.ContainsFunc(t.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetName() == chat.GetAgent() }):
 			reason = "the agent was removed from the topic"
 		default:
 			continue

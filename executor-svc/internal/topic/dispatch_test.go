@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	"pawl.dev/services/errs"
@@ -30,19 +31,28 @@ type book struct {
 	mu     sync.Mutex // guards the fields below
 	posts  []journal.Outgoing
 	outbox []journal.Outgoing
+	// entries counts what was put into the outbox.
+	entries uint64
 	// fails makes the next reads of the outbox fail, and keeps the next removals from it.
 	fails, keeps int
 	rolled       map[string]bool // topics of which everything was rolled back
 	silent       []string
 	interrupted  []*storagev1.Interruption
 	endings      map[uint64]*storagev1.TopicFact // by seq
+	deleted      string                          // a topic
+	// process, if not 0, is the message with which the process of the agent A began that posts the messages.
+	process uint64
 }
 
 func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.Interrupts != "" {
-		b.interrupted = append(b.interrupted, &storagev1.Interruption{Agent: p.Interrupts, Seq: uint64(len(b.posts))})
+	b.entries++
+	if p.Interrupts != nil {
+		i := proto.CloneOf(p.Interrupts)
+		i.Seq = uint64(len(b.posts))
+		b.interrupted = append(b.interrupted, i)
+		b.outbox = append(b.outbox, journal.Outgoing{No: b.entries, Outgoing: &storagev1.Outgoing{TopicId: p.TopicID, Seq: i.Seq, Interruption: i}})
 		return 0, true, nil
 	}
 	if reason := p.Facts[0].GetAgentSilent(); reason != "" {
@@ -54,7 +64,7 @@ func (b *book) Post(_ context.Context, p journal.Post) (uint64, bool, error) {
 	if journal.EndsTasks(p.Facts[0]) {
 		b.endings[n] = p.Facts[0]
 	}
-	o := journal.Outgoing{No: n, Outgoing: &storagev1.Outgoing{TopicId: p.TopicID, Seq: n}}
+	o := journal.Outgoing{No: b.entries, Outgoing: &storagev1.Outgoing{TopicId: p.TopicID, Seq: n}}
 	b.posts, b.outbox = append(b.posts, o), append(b.outbox, o)
 	return n, true, nil
 }
@@ -88,7 +98,7 @@ func (b *book) Dispatched(_ context.Context, numbers []uint64) error {
 func (b *book) Topic(_ context.Context, id string) (*journal.Topic, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if id == "deleted" {
+	if id == "deleted" || id == b.deleted {
 		return nil, journal.ErrNotFound
 	}
 	t := &journal.Topic{ID: id, Topic: of("ann", "A"), State: &storagev1.TopicState{Interruptions: b.interrupted}}
@@ -97,6 +107,16 @@ func (b *book) Topic(_ context.Context, id string) (*journal.Topic, error) {
 		t.State.RolledBack = []*storagev1.SeqRange{{First: 1, Last: 1000}}
 	}
 	return t, nil
+}
+
+// DeleteTopic deletes a topic in which the agent A was added by ann.
+func (b *book) DeleteTopic(_ context.Context, id string, _ uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entries++
+	b.deleted = id
+	b.outbox = append(b.outbox, journal.Outgoing{No: b.entries, Outgoing: &storagev1.Outgoing{TopicId: id, DeletedOwners: []string{"ann"}}})
+	return nil
 }
 
 func (b *book) TopicRecords(_ context.Context, _ string, after uint64, _ int) ([]journal.TopicRecord, error) {
@@ -111,9 +131,11 @@ func (b *book) Messages(_ context.Context, q journal.MessageQuery) (journal.Mess
 	if b.endings[q.From+1] != nil {
 		return journal.MessagePage{}, nil
 	}
-	return journal.MessagePage{Messages: []journal.TopicMessage{{
-		Seq: q.From + 1, TopicMessage: &storagev1.TopicMessage{Id: fmt.Sprint("m", q.From+1), Sender: "ann", Text: "x"},
-	}}}, nil
+	m := &storagev1.TopicMessage{Id: fmt.Sprint("m", q.From+1), Sender: "ann", Text: "x"}
+	if b.process != 0 {
+		m.Sender, m.FromAgent, m.ProcessSeq, m.ExtJson = "A", true, b.process, `{"tool_call":{"server_id":"s","tool_name":"look","params":{}}}`
+	}
+	return journal.MessagePage{Messages: []journal.TopicMessage{{Seq: q.From + 1, TopicMessage: m}}}, nil
 }
 
 // desk creates tasks. A request of a topic in refuse fails with that error once.
@@ -207,7 +229,7 @@ func TestDispatchIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
 		limited := errs.New(codes.ResourceExhausted, commonv1.ErrorReason_ERROR_REASON_RATE_LIMITED, "too many")
-		b, d := &book{fails: 3}, &desk{refuse: map[string][]error{"a": {down, limited}}}
+		b, d := &book{fails: 9}, &desk{refuse: map[string][]error{"a": {down, limited}}} // each post may cause a read
 		j := dispatcher(t, b, d)
 		for _, id := range []string{"a", "a", "b", "a", "deleted"} {
 			post(t, j, id)
@@ -265,7 +287,7 @@ func TestTaskThatCannotBeCreated(t *testing.T) {
 	})
 }
 
-// The tasks that a rollback or a removal ends are ended although the request that did it was cut off; tasks of other messages and agents go on.
+// The tasks that an interruption, a rollback or a removal ends are ended although the request that did it was cut off; tasks of other messages and agents go on.
 func TestTasksEndWithoutTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
@@ -276,6 +298,9 @@ func TestTasksEndWithoutTheRequest(t *testing.T) {
 		}
 		synctest.Wait()
 		d.refuse["a"] = []error{down, down}
+		if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Interrupts: &storagev1.Interruption{Agent: "A", Reason: "interrupted by ann"}}); err != nil {
+			t.Fatal(err)
+		}
 		a, other := of("ann", "A").GetParticipants()[1], &storagev1.Participant{Name: "B", AgentId: "b"}
 		for _, f := range []*storagev1.TopicFact{
 			{Kind: &storagev1.TopicFact_RolledBack{RolledBack: &storagev1.RolledBack{ToSeq: 1, By: "ann"}}},
@@ -290,6 +315,9 @@ func TestTasksEndWithoutTheRequest(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
 		synctest.Wait()
 		var want []string
+		for seq := range 3 {
+			want = append(want, fmt.Sprintf("%v %d: interrupted by ann", []string{a.GetAddedBy()}, seq+1))
+		}
 		for _, seq := range []int{2, 3} {
 			want = append(want, fmt.Sprintf("%v %d: the message was rolled back by ann", []string{a.GetAddedBy()}, seq))
 		}
@@ -298,6 +326,34 @@ func TestTasksEndWithoutTheRequest(t *testing.T) {
 		}
 		if len(b.outbox) != 0 || !slices.Equal(d.cancelled, want) || d.all() != "a/m1 a/m2 a/m3 a/m7" {
 			t.Errorf("left: %v, cancelled: %q, want %q; created: %s", b.outbox, d.cancelled, want, d.all())
+		}
+	})
+}
+
+// A topic that is deleted while the task of its first message is created: the task ends although the request was cut off, and the second message is not answered.
+func TestTopicDeletedDuringDispatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_STORAGE_ERROR, "down")
+		b, d := &book{}, &desk{refuse: map[string][]error{"a": {down}}}
+		j := dispatcher(t, b, d)
+		d.onCreate = func(topic.Considerer) {
+			if err := j.DeleteTopic(t.Context(), "a", 1); err != nil {
+				t.Error(err)
+			}
+		}
+		post(t, j, "a")
+		post(t, j, "a")
+		time.Sleep(time.Minute) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		var want []string
+		for seq := range 9 {
+			want = append(want, fmt.Sprintf("[ann] %d: the topic was deleted", seq+1))
+		}
+		if len(b.outbox) != 0 || d.all() != "a/m1" || !slices.Equal(d.cancelled, want) {
+			t.Errorf("left: %v, created: %s, cancelled: %q", b.outbox, d.all(), d.cancelled)
+		}
+		if topic.EndingOfDeletion([]string{"ann"}).Match(nil) {
+			t.Error("a task that answers no message ends")
 		}
 	})
 }
@@ -340,7 +396,7 @@ func TestInterruptionReachesTheOutbox(t *testing.T) {
 		d := &desk{refuse: map[string][]error{"a": {down, down, down}}}
 		j := dispatcher(t, b, d)
 		interrupt := func() {
-			if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Interrupts: "A"}); err != nil {
+			if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Interrupts: &storagev1.Interruption{Agent: "A"}}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -362,8 +418,34 @@ func TestInterruptionReachesTheOutbox(t *testing.T) {
 		synctest.Wait()
 		post(t, j, "a")
 		synctest.Wait()
-		if !slices.Equal(d.created, []string{"a/m2", "a/m3"}) || !slices.Equal(d.cancelled, []string{"task of m2: interrupted"}) {
+		if !slices.Equal(d.created, []string{"a/m2", "a/m3"}) || !slices.Contains(d.cancelled, "task of m2: interrupted") {
 			t.Errorf("created: %v, cancelled: %v", d.created, d.cancelled)
+		}
+	})
+}
+
+// An interrupted process does not go on by a message that one of its tasks posts before it is cancelled; a task that was created for it is cancelled.
+func TestInterruptedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d := &book{process: 1}, &desk{}
+		j := dispatcher(t, b, d)
+		interrupt := func() {
+			if _, _, err := j.Post(t.Context(), journal.Post{TopicID: "a", Interrupts: &storagev1.Interruption{Agent: "A"}}); err != nil {
+				t.Error(err)
+			}
+		}
+		d.onCreate = func(c topic.Considerer) {
+			if c.Chat.GetMessageSeq() == 2 {
+				interrupt()
+			}
+		}
+		for range 3 {
+			post(t, j, "a")
+			synctest.Wait()
+		}
+		if len(b.outbox) != 0 || !slices.Equal(d.created, []string{"a/m1", "a/m2"}) || !slices.Equal(b.silent, []string{"a: interrupted before it began"}) ||
+			!slices.Contains(d.cancelled, "task of m2: interrupted") {
+			t.Errorf("left: %v, created: %v, silent: %v, cancelled: %v", b.outbox, d.created, b.silent, d.cancelled)
 		}
 	})
 }

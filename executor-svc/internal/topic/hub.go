@@ -115,6 +115,9 @@ func (p posting) Commit(ctx context.Context, t journal.Transition) error {
 // Post implements journal.Topics.
 func (p posting) Post(ctx context.Context, post journal.Post) (seq uint64, posted bool, err error) {
 	seq, posted, err = p.Journal.Post(ctx, post)
+	if post.Interrupts != nil {
+		wake(p.hub.outbox)
+	}
 	p.hub.posted(post.TopicID, post.Facts)
 	return seq, posted, err
 }
@@ -124,6 +127,21 @@ func (p posting) UpdateTopic(ctx context.Context, id string, t *storagev1.Topic,
 	err := p.Journal.UpdateTopic(ctx, id, t, now, facts)
 	p.hub.posted(id, facts)
 	return err
+}
+
+// DeleteTopic implements journal.Topics.
+func (p posting) DeleteTopic(ctx context.Context, id string, rev uint64) error {
+	err := p.Journal.DeleteTopic(ctx, id, rev)
+	wake(p.hub.outbox)
+	p.hub.posted(id, nil)
+	return err
+}
+
+// SweepTopics implements journal.Topics.
+func (p posting) SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error) {
+	n, err := p.Journal.SweepTopics(ctx, activeBefore, max)
+	wake(p.hub.outbox)
+	return n, err
 }
 
 // posted wakes the watchers of a topic, and the dispatcher if there may be an entry for it.

@@ -120,6 +120,9 @@ func (s *sender) read(ctx context.Context) (t *journal.Topic, records []*record,
 		if err != nil {
 			return nil, nil, nil, err
 		}
+		if held = s.hub.budget.TryAcquire(s.user, encodedFactor*size); held != nil {
+			return t, records, held, nil
+		}
 		most = size
 		if held, err = s.hub.budget.Acquire(ctx, s.user, encodedFactor*size); err != nil {
 			return nil, nil, nil, err

@@ -73,10 +73,11 @@ func (s *Sender) Ping(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 	if err != nil {
 		return Result{}, err
 	}
-	if err := enter(ctx, s.posting); err != nil {
+	held, err := s.posting.Acquire(ctx, ref.User, maxData)
+	if err != nil {
 		return Result{}, err
 	}
-	defer func() { <-s.posting }()
+	defer held.Release()
 	r := s.post(ctx, ref, w, "msg_"+strings.ReplaceAll(uuid.NewString(), "-", ""), body)
 	return r, ctx.Err()
 }
@@ -122,10 +123,11 @@ func (s *Sender) post(ctx context.Context, ref journal.WebhookRef, w *storagev1.
 
 // attempt attempts a delivery and stores the result, which it returns. An error says that the journal cannot be used.
 func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storagev1.Webhook, d journal.Delivery) (r Result, err error) {
-	if err := enter(ctx, s.posting); err != nil {
+	held, err := s.posting.Acquire(ctx, ref.User, maxData)
+	if err != nil {
 		return r, err
 	}
-	defer func() { <-s.posting }()
+	defer held.Release()
 	body, err := s.body(ctx, ref, d.Delivery)
 	switch {
 	case errors.Is(err, errLeft):
@@ -156,7 +158,25 @@ func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storage
 	if d.GetNextTime() > d.GetStartTime()+int64(giveUpAfter) {
 		return r, s.fail(ctx, ref, d)
 	}
-	return r, ignoreDeleted(s.Journal.PutDelivery(ctx, ref.ID, d, false))
+	return r, s.put(ctx, ref, d, false)
+}
+
+// Redeliver makes a delivery pending and due, as if its event were new, and returns it.
+func (s *Sender) Redeliver(ctx context.Context, ref journal.WebhookRef, no uint64) (journal.Delivery, error) {
+	d, err := s.Journal.Redeliver(ctx, ref.ID, no, time.Now().UnixNano())
+	if err == nil {
+		s.Wake(ref)
+	}
+	return d, err
+}
+
+// put stores the outcome of an attempt, unless the delivery was redelivered during the attempt.
+func (s *Sender) put(ctx context.Context, ref journal.WebhookRef, d journal.Delivery, failed bool) error {
+	err := s.Journal.PutDelivery(ctx, ref.ID, d, failed)
+	if errors.Is(err, journal.ErrStale) {
+		return nil
+	}
+	return ignoreDeleted(err)
 }
 
 // fail makes a delivery a dead letter.
@@ -164,7 +184,19 @@ func (s *Sender) fail(ctx context.Context, ref journal.WebhookRef, d journal.Del
 	d.NextTime = 0
 	s.Log.Error("an event is not delivered to a webhook; `pawl webhooks redeliver` tries again", "user", ref.User, "webhook", ref.ID,
 		"delivery", DeliveryID(ref.ID, d.No), "type", d.GetEventType(), "attempts", d.GetAttempts(), "error", d.GetError())
-	return ignoreDeleted(s.Journal.PutDelivery(ctx, ref.ID, d, true))
+	s.metrics.dead.Add(ctx, 1)
+	return s.put(ctx, ref, d, true)
+}
+
+// failOldest makes the oldest deliveries of a webhook dead letters if too many are pending.
+func (s *Sender) failOldest(ctx context.Context, ref journal.WebhookRef) error {
+	n, err := s.Journal.FailOldest(ctx, ref.ID, s.maxPending, fmt.Sprintf("%d newer events were pending", s.maxPending))
+	if n > 0 {
+		s.metrics.dead.Add(ctx, int64(n))
+		s.Log.Error("the oldest events of a webhook are not delivered, because too many are pending; look at its receiver, and `pawl webhooks redeliver` tries again",
+			"user", ref.User, "webhook", ref.ID, "events", n, "pending", s.maxPending)
+	}
+	return err
 }
 
 // disable disables a webhook whose receiver answered 410.
@@ -201,15 +233,19 @@ func backoff(n uint32, first time.Duration, factor int, last time.Duration) time
 	return d - d/5 + rand.N(2*d/5) //nolint:gosec // it only spreads attempts
 }
 
-// metrics measure attempts.
-type metrics struct{ duration metric.Float64Histogram }
+// metrics measure attempts, and count dead letters.
+type metrics struct {
+	duration metric.Float64Histogram
+	dead     metric.Int64Counter
+}
 
 func newMetrics(m metric.Meter, log *slog.Logger) metrics {
 	h, err := m.Float64Histogram("pawl.executor.webhook.duration", metric.WithUnit("s"), metric.WithDescription("How long attempts to deliver an event took, by their outcome."))
-	if err != nil {
+	dead, deadErr := m.Int64Counter("pawl.executor.webhook.dead_letters", metric.WithDescription("Events that are no longer attempted."))
+	if err := errors.Join(err, deadErr); err != nil {
 		log.Error("attempts to deliver events are not measured", "error", err)
 	}
-	return metrics{h}
+	return metrics{h, dead}
 }
 
 func (s *Sender) measure(ctx context.Context, r Result) {

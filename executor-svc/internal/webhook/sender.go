@@ -10,6 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"pawl.dev/services/serve"
+
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
@@ -19,8 +21,12 @@ import (
 type Sender struct {
 	Deps
 	metrics metrics
-	// reading bounds how many goroutines read events from the journal at once, posting how many posts are in flight.
-	reading, posting chan struct{}
+	// reading bounds how many goroutines read events from the journal at once.
+	reading chan struct{}
+	// posting bounds the events that are posted at once, of all users and of each.
+	posting *serve.Budget
+	// maxPending is the constant, or less in a test.
+	maxPending int
 
 	mu sync.Mutex // guards the fields below
 	// ctx is Run's. workers has the running goroutines; nil before Run and after it.
@@ -40,8 +46,10 @@ type Deps struct {
 const (
 	// maxReading is how many goroutines read events at once.
 	maxReading = 2
-	// maxPosting is how many posts are in flight, those of all users together.
+	// maxPosting is how many posts are in flight, those of all users together. A post counts for the largest event.
 	maxPosting = 64
+	// maxPending is how many deliveries of a webhook stay pending. The bound is applied each time a tenth as many further ones were stored.
+	maxPending = 10_000
 	// page is how many deliveries are read at once.
 	page = 100
 	// retryDelay is the pause before a failed use of the journal is repeated.
@@ -54,7 +62,7 @@ const (
 func New(d Deps) *Sender {
 	return &Sender{
 		Deps: d, metrics: newMetrics(otel.Meter("pawl.dev/executor-svc"), d.Log),
-		reading: make(chan struct{}, maxReading), posting: make(chan struct{}, maxPosting),
+		reading: make(chan struct{}, maxReading), posting: serve.NewBudget("webhook", maxPosting*maxData), maxPending: maxPending,
 	}
 }
 
@@ -63,7 +71,7 @@ func (s *Sender) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx, s.workers = ctx, map[journal.WebhookRef]*worker{}
 	s.mu.Unlock()
-	s.Journal.OnDelivery(func(ref journal.WebhookRef) { s.wake(ref, false) })
+	s.Journal.OnDelivery(s.stored)
 	for {
 		pending, err := s.Journal.PendingWebhooks(ctx)
 		for _, ref := range pending {
@@ -87,16 +95,25 @@ func (s *Sender) Run(ctx context.Context) {
 // Wake makes the webhook's pending deliveries that are due be attempted now, after a change of the webhook or of a delivery.
 func (s *Sender) Wake(ref journal.WebhookRef) { s.wake(ref, true) }
 
-// wake wakes the goroutine of a webhook, or starts one. It does not block. If urgent is true, the goroutine does not pause.
-func (s *Sender) wake(ref journal.WebhookRef, urgent bool) {
+// stored wakes the goroutine of a webhook for which a delivery was stored.
+func (s *Sender) stored(ref journal.WebhookRef) {
+	if w := s.wake(ref, false); w != nil {
+		w.unchecked.Add(1)
+	}
+}
+
+// wake wakes the goroutine of a webhook, or starts one, and returns its worker; nil if the Sender does not run. It does not block. If urgent is true, the
+// goroutine does not pause.
+func (s *Sender) wake(ref journal.WebhookRef, urgent bool) *worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.workers == nil {
-		return // Run finds what is pending
+		return nil // Run finds what is pending
 	}
 	w := s.workers[ref]
 	if w == nil {
 		w = &worker{sender: s, ref: ref, more: make(chan struct{}, 1), down: true}
+		w.unchecked.Store(int64(s.maxPending))
 		s.workers[ref] = w
 		s.wg.Go(func() { w.run(s.ctx) })
 	}
@@ -107,6 +124,7 @@ func (s *Sender) wake(ref journal.WebhookRef, urgent bool) {
 	case w.more <- struct{}{}:
 	default:
 	}
+	return w
 }
 
 // worker delivers the events of one webhook.
@@ -116,10 +134,13 @@ type worker struct {
 	// more receives a value when there may be deliveries that the worker has not seen. urgent is set if it must not pause.
 	more   chan struct{}
 	urgent atomic.Bool
+	// unchecked counts the deliveries that were stored since the number of pending ones was checked.
+	unchecked atomic.Int64
 	// failures counts the failed attempts in a row; after the last one, the worker pauses. recovered is when the receiver accepted an event after an outage.
 	failures          uint32
 	paused, recovered time.Time
-	// down is true if no event was the reason of the last failure. It is true at first, because an outage may have begun before the executor started.
+	// down is true if no event was the reason of the last failure: what failed then is not to be overtaken. It is true at first, because an outage may have
+	// begun before the executor started.
 	down bool
 }
 
@@ -145,6 +166,12 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) step(ctx context.Context) (next time.Time, idle bool, err error) {
 	if w.urgent.Swap(false) {
 		w.paused = time.Time{}
+	}
+	if n := w.unchecked.Load(); n >= int64(w.sender.maxPending/10) {
+		if err := w.sender.failOldest(ctx, w.ref); err != nil {
+			return next, false, err
+		}
+		w.unchecked.Add(-n)
 	}
 	hook, d, next, err := w.pick(ctx)
 	switch {
@@ -240,9 +267,9 @@ func (w *worker) deliver(ctx context.Context, hook *storagev1.Webhook, d journal
 	if err != nil {
 		return err
 	}
-	w.down = r.Down
 	switch {
 	case r.Problem != "":
+		w.down = r.Down
 		w.failures++
 		w.paused = time.Now().Add(max(backoff(w.failures, firstPause, 2, lastPause), r.RetryAfter))
 		return nil

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,9 +95,7 @@ func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
 			t.Fatal(err)
 		}
 		n := &network{}
-		receivers := NewReceivers(nil)
-		receivers.secure.Transport = n
-		o := &office{t: t, network: n, Sender: New(Deps{Journal: s, Secrets: Secrets{box}, Receivers: receivers, Log: slog.New(slog.DiscardHandler)})}
+		o := &office{t: t, network: n, Sender: New(Deps{Journal: s, Secrets: Secrets{box}, Receivers: NewReceivers(nil, n), Log: slog.New(slog.DiscardHandler)})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -118,7 +117,12 @@ func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
 // hook creates a webhook of the events that emit makes.
 func (o *office) hook(url string) journal.WebhookRef {
 	o.t.Helper()
-	ref := journal.WebhookRef{User: "ann", ID: uuid.Must(uuid.NewV7()).String()}
+	return o.hookOf("ann", url)
+}
+
+func (o *office) hookOf(user, url string) journal.WebhookRef {
+	o.t.Helper()
+	ref := journal.WebhookRef{User: user, ID: uuid.Must(uuid.NewV7()).String()}
 	w := &storagev1.Webhook{Url: url, Rev: 1, EventTypes: []string{"task.text_add"}}
 	o.Secrets.Add(ref, w, time.Now())
 	if err := o.Journal.PutWebhook(o.t.Context(), ref, w, 0, 100); err != nil {
@@ -130,8 +134,13 @@ func (o *office) hook(url string) journal.WebhookRef {
 // emit makes events, each of a task of its own.
 func (o *office) emit(n int) {
 	o.t.Helper()
+	o.emitOf("ann", n)
+}
+
+func (o *office) emitOf(user string, n int) {
+	o.t.Helper()
 	for range n {
-		task := journaltest.NewTask("ann")
+		task := journaltest.NewTask(user)
 		task.Records[0].Time = time.Now().UnixNano()
 		o.network.mu.Lock()
 		o.tasks = append(o.tasks, task.ID)
@@ -151,7 +160,10 @@ func (o *office) event(p post) int {
 
 // events returns which events the posts have.
 func (o *office) events() (all []int) {
-	for _, p := range o.posts {
+	o.network.mu.Lock()
+	posts := slices.Clone(o.posts)
+	o.network.mu.Unlock()
+	for _, p := range posts {
 		all = append(all, o.event(p))
 	}
 	return all
@@ -219,15 +231,36 @@ func TestRetries(t *testing.T) {
 			t.Fatalf("failed %v", failed)
 		}
 		o.answer = nil
-		again := failed[0]
-		again.StartTime, again.NextTime, again.Attempts = time.Now().UnixNano(), 0, 0
-		if err := o.Journal.PutDelivery(t.Context(), ref.ID, again, false); err != nil {
+		if _, err := o.Redeliver(t.Context(), ref, failed[0].No); err != nil {
 			t.Fatal(err)
 		}
-		o.Wake(ref)
 		synctest.Wait()
 		if last := o.posts[len(o.posts)-1]; last.id != o.posts[0].id || last.body != o.posts[0].body || time.Since(last.at) > time.Second {
 			t.Errorf("redelivered: %v at %v", last.Header, last.at)
+		}
+		o.wantNone(ref)
+	})
+}
+
+// A redelivery that comes while an attempt is in flight is not lost when the attempt fails.
+func TestRedeliverDuringAnAttempt(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		ref := o.hook("https://example.com/")
+		var n atomic.Int32
+		o.answer = func(*http.Request, post) (*http.Response, error) {
+			if n.Add(1) > 1 {
+				return status(http.StatusNoContent), nil
+			}
+			if _, err := o.Redeliver(t.Context(), ref, o.deliveries(ref, false)[0].No); err != nil {
+				t.Error(err)
+			}
+			return status(http.StatusInternalServerError), nil
+		}
+		o.emit(1)
+		begin := time.Now()
+		synctest.Wait()
+		if took := time.Since(begin); took > 0 || len(o.posts) != 2 {
+			t.Errorf("%d posts took %v", len(o.posts), took)
 		}
 		o.wantNone(ref)
 	})
@@ -269,6 +302,29 @@ func TestOrderAfterAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An event that failed because there was no connection is not overtaken, also if another event failed before.
+func TestOrderAfterAnErrorAndAnOutage(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		var n atomic.Int32
+		o.answer = func(req *http.Request, p post) (*http.Response, error) {
+			switch n.Add(1) {
+			case 1:
+				return status(http.StatusInternalServerError), nil
+			case 2:
+				return down(req, p)
+			}
+			return status(http.StatusNoContent), nil
+		}
+		o.hook("https://receiver.example/")
+		o.emit(4)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if got := o.events(); !slices.Equal(got, []int{0, 1, 0, 1, 2, 3}) {
+			t.Errorf("posts: %v", got)
+		}
+	})
 }
 
 // After a time in which the receiver answered 500, it gets everything within the longest pause, each event once.
@@ -384,6 +440,87 @@ func TestReceiverThatHangs(t *testing.T) {
 		after := o.deliveries(hangs, false)
 		if took := time.Since(begin); took > 0 || len(after) != 20 || after[1].GetAttempts() != before[1].GetAttempts() {
 			t.Errorf("it ended after %v; %v", took, after)
+		}
+	})
+}
+
+// The hanging receivers of a user, and tests of them, delay no event of another user.
+func TestReceiversOfAUserThatHang(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		o.answer = func(req *http.Request, _ post) (*http.Response, error) {
+			if req.URL.Host == "hangs.example" {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return status(http.StatusOK), nil
+		}
+		var ref journal.WebhookRef
+		for range 20 {
+			ref = o.hook("https://hangs.example/")
+		}
+		hook, err := o.Journal.Webhook(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.emit(1)
+		var hanging sync.WaitGroup
+		for range maxPosting {
+			hanging.Go(func() { _, _ = o.Ping(t.Context(), ref, hook) })
+		}
+		synctest.Wait()
+		begin, works := time.Now(), o.hookOf("bob", "https://works.example/")
+		o.emitOf("bob", 3)
+		synctest.Wait()
+		if took := time.Since(begin); took > 0 || len(o.deliveries(works, false)) > 0 {
+			t.Errorf("after %v: %v", took, o.deliveries(works, false))
+		}
+		hanging.Wait()
+	})
+}
+
+// The oldest events become dead letters if too many are pending, also those that were pending before the Sender started.
+func TestTooManyArePending(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		o.answer = func(req *http.Request, p post) (*http.Response, error) {
+			if isDown.Load() {
+				return down(req, p)
+			}
+			return status(http.StatusOK), nil
+		}
+		o.maxPending = 50
+		ref, other := o.hook("https://down.example/"), o.hookOf("bob", "https://down.example/")
+		o.emitOf("bob", 50)
+		o.emit(125)
+		synctest.Wait()
+		pending, failed := o.deliveries(ref, false), o.deliveries(ref, true)
+		if len(pending) < 50 || len(pending) >= 55 || len(pending)+len(failed) != 125 || len(o.deliveries(other, false)) != 50 {
+			t.Fatalf("%d are pending, %d failed; of another, %d are pending", len(pending), len(failed), len(o.deliveries(other, false)))
+		}
+		if first := failed[0]; first.No >= pending[0].No || first.GetError() != "50 newer events were pending" || first.GetNextTime() != 0 {
+			t.Errorf("failed: %v", first)
+		}
+		o.maxPending = 40
+		ctx, cancel := context.WithCancel(t.Context())
+		o.stop()
+		ended := make(chan struct{})
+		go func() { defer close(ended); o.Run(ctx) }()
+		o.stop = func() { cancel(); <-ended }
+		synctest.Wait()
+		if now := o.deliveries(ref, false); len(now) != 40 {
+			t.Errorf("%d are pending after a restart", len(now))
+		}
+		isDown.Store(false)
+		if _, err := o.Redeliver(t.Context(), ref, failed[len(failed)-1].No); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		for ref, want := range map[journal.WebhookRef]int{ref: 84, other: 10} {
+			if left, failed := o.deliveries(ref, false), o.deliveries(ref, true); len(left) > 0 || len(failed) != want {
+				t.Errorf("of %s, %d are pending, and %d failed", ref.User, len(left), len(failed))
+			}
 		}
 	})
 }
@@ -528,7 +665,7 @@ func TestNameOfAPrivateAddress(t *testing.T) {
 	defer web.Close()
 	_, port, _ := net.SplitHostPort(web.Listener.Addr().String())
 	url := "https://localhost:" + port + "/secret-path"
-	r := NewReceivers(nil)
+	r := NewReceivers(nil, nil)
 	if err := r.Check(url); err != nil {
 		t.Errorf("a name is checked when it is dialled: %v", err)
 	}

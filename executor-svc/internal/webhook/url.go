@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +23,13 @@ type Receivers struct {
 	secure, plain *http.Client
 }
 
-// NewReceivers returns Receivers at public addresses, by https, and at the allowed ranges, also by http. The address is checked at each connection.
-func NewReceivers(allowed []netip.Prefix) *Receivers {
+// NewReceivers returns Receivers at public addresses, by https, and at the allowed ranges, also by http. The address is checked at each connection. A
+// transport other than nil replaces the network.
+func NewReceivers(allowed []netip.Prefix, transport http.RoundTripper) *Receivers {
 	client := func(s outbound.Server) *http.Client {
 		s.PublicOnly, s.Allowed = true, allowed
 		c := outbound.NewBareClient(s)
+		c.Transport = cmp.Or(transport, c.Transport)
 		c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		return c
 	}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -116,5 +117,63 @@ func TestBudgetIsSpentAtUnpause(t *testing.T) {
 	}
 	if task.State.GetStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR {
 		t.Errorf("the task is %s", task.State.GetStatus())
+	}
+}
+
+// A question whose result a crash lost counts with all model calls that were reserved for it, also if that is one, so that the budget is not exceeded.
+func TestLostQuestionsAreSpent(t *testing.T) {
+	for _, reserved := range []uint32{1, 2} {
+		task := calling()
+		task.Head.Limits.MaxModelCalls, task.State.Usage = 2+reserved, &storagev1.Usage{ModelCalls: 2, InputTokens: 10, CostNanoUsd: 4}
+		lane := task.State.Lanes[0]
+		lane.Step, lane.Phase, lane.ReservedModelCalls, lane.ReservedTokens, lane.ReservedCostNanoUsd = nil, storagev1.Phase_PHASE_PLAN, reserved, 100, 100
+		got, err := agent.New().Resume(task, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := task.State.GetUsage(); u.GetModelCalls() != 2+reserved || u.GetInputTokens() != uint64(10+5*reserved) || u.GetCostNanoUsd() != uint64(4+2*reserved) {
+			t.Errorf("%d were reserved: %v", reserved, u)
+		}
+		failed := slices.ContainsFunc(got.Facts, func(f *storagev1.Fact) bool {
+			return f.GetFlowFailed().GetReason() == commonv1.ErrorReason_ERROR_REASON_BUDGET_EXCEEDED
+		})
+		if !failed || len(got.Actions) > 0 {
+			t.Errorf("%d were reserved: %v, %v", reserved, got.Facts, got.Actions)
+		}
+	}
+}
+
+// What the questions about a step cost counts against the budget, also if they fail.
+func TestQuestionsAboutAStepAreSpent(t *testing.T) {
+	cost := &storagev1.Usage{ModelCalls: 2, InputTokens: 9, OutputTokens: 4, CostNanoUsd: 5}
+	failed := &storagev1.ErrorNote{ErrMsg: "cannot", Reason: commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR}
+	for phase, inputs := range map[storagev1.Phase][]flow.Input{
+		storagev1.Phase_PHASE_DERIVE:   {flow.Derived{Ordinal: 1, Input: "{}", Usage: cost}, flow.Derived{Ordinal: 1, Err: failed, Usage: cost}},
+		storagev1.Phase_PHASE_DIAGNOSE: {flow.Diagnosed{Ordinal: 1, Usage: cost}, flow.Diagnosed{Ordinal: 1, Err: failed, Usage: cost}},
+	} {
+		for _, in := range inputs {
+			task := calling()
+			task.Head.Limits.MaxModelCalls = 9
+			lane := task.State.Lanes[0]
+			lane.Phase, lane.ReservedModelCalls = phase, 3
+			if _, err := agent.New().Apply(task, 0, in); err != nil {
+				t.Fatalf("%+v: %v", in, err)
+			}
+			if u := task.State.GetUsage(); u.GetModelCalls() != 2 || u.GetInputTokens() != 9 || u.GetOutputTokens() != 4 || u.GetCostNanoUsd() != 5 {
+				t.Errorf("%+v: %v", in, u)
+			}
+		}
+	}
+}
+
+// The run time of a task that is stored as running, such as a fork, counts from its start on.
+func TestRunTimeOfAFork(t *testing.T) {
+	task := calling()
+	task.Head.Limits.MaxRunTime = int64(time.Second)
+	if _, err := agent.New().Resume(task, false); err != nil {
+		t.Fatal(err)
+	}
+	if since := task.State.GetRunSince(); since != task.Now.UnixNano() {
+		t.Errorf("it has run since %d, want %d", since, task.Now.UnixNano())
 	}
 }

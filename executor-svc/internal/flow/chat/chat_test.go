@@ -295,12 +295,12 @@ func TestPhases(t *testing.T) {
 func TestContinue(t *testing.T) {
 	next := planned("x/look")
 	next.InputJSON = `{"n":1}`
-	r := newRig(t, inPhases, func(h *storagev1.TaskHead) { h.Chat.EarlierTasks = []string{"before"} })
+	r := newRig(t, inPhases, func(h *storagev1.TaskHead) { h.Chat.EarlierTasks, h.Chat.ProcessSeq = []string{"before"}, 7 })
 	r.lists("x")
 	r.summarizes("", "")
 	r.responds(flow.Responded{Text: "looking", Call: next, Result: "before", Gathered: flow.Gathered{Media: []*storagev1.Media{{Type: "image"}}}})
 	m := r.message()
-	if m.GetRounds() != 1 || !slices.Equal(m.GetEarlierTasks(), []string{"before", "task"}) || len(m.GetMedia()) > 0 || !strings.Contains(m.GetExtJson(), `"tool_call":{"description":"d","params":{"n":1},"server_id":"x","tool_name":"look"}`) ||
+	if m.GetRounds() != 1 || m.GetProcessSeq() != 7 || !slices.Equal(m.GetEarlierTasks(), []string{"before", "task"}) || len(m.GetMedia()) > 0 || !strings.Contains(m.GetExtJson(), `"tool_call":{"description":"d","params":{"n":1},"server_id":"x","tool_name":"look"}`) ||
 		!strings.Contains(m.GetExtJson(), `"use_new_flow":true`) || !strings.Contains(m.GetExtJson(), `"tool_result":"before"`) {
 		t.Errorf("%v", m)
 	}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -139,6 +140,7 @@ func (r *rules) responded(l step.Lane, in flow.Responded) {
 	if in.Call != nil && r.chat().GetRounds() < maxRounds {
 		r.Decision = "continue"
 		m.Rounds, m.EarlierTasks = r.chat().GetRounds()+1, append(slices.Clone(r.chat().GetEarlierTasks()), r.task.ID)
+		m.ProcessSeq = cmp.Or(r.chat().GetProcessSeq(), r.chat().GetMessageSeq())
 		m.ExtJson = r.ext(callFields(in))
 	} else {
 		r.Decision = "complete"

@@ -1,6 +1,11 @@
 package bolt_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -91,4 +96,65 @@ func TestBytesPerStep(t *testing.T) {
 			t.Errorf("%d bytes beyond the payloads, want at most 500", written[495][i])
 		}
 	}
+}
+
+// Issue 16: the pages in use and the bytes written for steps with outputs of a size are at most these multiples of the size. What is written for
+// small outputs depends on how long the run takes.
+func TestBytesPerOutput(t *testing.T) {
+	for _, c := range []struct {
+		size, tasks, steps int
+		inUse, written     float64
+	}{
+		{1000, 100, 10, 2.05, math.Inf(1)},
+		{300_000, 5, 10, 1.1, 2},
+		{1_000_000, 5, 10, 1.1, 1.5},
+	} {
+		t.Run(fmt.Sprint(c.size), func(t *testing.T) {
+			s := open(t, filepath.Join(t.TempDir(), "journal.db"))
+			workers := make([]*worker, c.tasks)
+			for i := range workers {
+				var err error
+				if workers[i], err = newWorker(t.Context(), s, "ann"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := own(t.Context(), s, workers); err != nil {
+				t.Fatal(err)
+			}
+			before := bytesWritten(t)
+			each(len(workers), func(i int) {
+				for range c.steps {
+					if err := errors.Join(workers[i].intent(context.Background(), 60), workers[i].outcome(context.Background(), c.size)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if err := s.Apply(); err != nil {
+				t.Fatal(err)
+			}
+			all := float64(c.size * c.tasks * c.steps)
+			written := float64(bytesWritten(t)-before) / all
+			i, err := s.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			inUse := float64(i.GetSizeBytes()-i.GetFreeBytes()) / all
+			t.Logf("%.2f × in use, %.2f × written", inUse, written)
+			if inUse > c.inUse || written > c.written {
+				t.Errorf("%.2f × in use, want %.2f; %.2f × written, want %.2f", inUse, c.inUse, written, c.written)
+			}
+		})
+	}
+}
+
+// bytesWritten returns how many bytes this process has written to files.
+func bytesWritten(t *testing.T) (n int64) {
+	raw, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skip("only Linux counts what a process writes:", err)
+	}
+	if _, err := fmt.Sscanf(string(raw), "rchar: %d\nwchar: %d", new(int64), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

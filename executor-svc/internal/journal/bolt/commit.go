@@ -42,7 +42,7 @@ func (s *Store) Commit(ctx context.Context, t journal.Transition) error {
 	}
 	return s.c.do(func(b *table, o *operation) error {
 		o.owned, o.task = s.due.beginWrite(id, t.Epoch), id
-		old, err := storedState(b, id)
+		old, err := storedState(b, w.checkpoint.key)
 		if err != nil {
 			return err
 		}
@@ -73,14 +73,13 @@ func (w *storedTransition) checkFollows(old taskState, owned bool, epoch uint64)
 	return nil
 }
 
-// storedState returns the state of a stored task. ErrNotFound.
-func storedState(t *table, id uuid.UUID) (taskState, error) {
-	k := taskKey(id, partCheckpoint)
+// storedState returns the state of a stored task by the key of its checkpoint. ErrNotFound.
+func storedState(t *table, k []byte) (taskState, error) {
 	v, err := get(t, k)
 	switch {
 	case err != nil:
 		return taskState{}, err
-	case v == nil && t.Get(taskKey(id, partHead)) == nil:
+	case v == nil && t.Get(taskKey(ownerOf(k), partHead)) == nil:
 		return taskState{}, journal.ErrNotFound
 	case v == nil:
 		return taskState{}, damagedError(name(k), errMissing)
@@ -213,10 +212,25 @@ func putHead(t *table, id uuid.UUID, h *storagev1.TaskHead, encoded []byte) erro
 			return err
 		}
 	}
-	if conv := h.GetConversationId(); conv != "" {
-		return t.Put(append(conversationPrefix(h.GetUserSub(), conv), id[:]...), nil)
+	for _, k := range listKeys(id, h) {
+		if err := t.Put(k, nil); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// listKeys returns the keys of a task in the indexes for lists, except that by status.
+func listKeys(id uuid.UUID, h *storagev1.TaskHead) [][]byte {
+	user := h.GetUserSub()
+	keys := [][]byte{userKey(user, id)}
+	if conv := h.GetConversationId(); conv != "" {
+		keys = append(keys, append(conversationPrefix(user, conv), id[:]...))
+	}
+	if agent := h.GetAgentId(); agent != "" {
+		keys = append(keys, append(agentTasksPrefix(user, agent), id[:]...))
+	}
+	return keys
 }
 
 // Send implements journal.Tasks.
@@ -233,7 +247,7 @@ func (s *Store) Send(ctx context.Context, taskID string, c *storagev1.Command) (
 		return 0, invalidError("command", err)
 	}
 	err = s.c.do(func(t *table, o *operation) error {
-		st, err := storedState(t, id)
+		st, err := storedState(t, taskKey(id, partCheckpoint))
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,15 @@ import (
 const compactBytes = 16 << 20
 
 // Compact copies a journal without its free pages, checks the copy, and replaces the file with it. No process may have the journal
-// open. Until it is replaced the file stays as it was, except that its log is applied. Compact returns the sizes in bytes before and
-// after.
+// open. Until it is replaced the file stays as it was, except that its log is applied. Compact returns the sizes in bytes, with the log, before
+// and after.
 func Compact(path string) (before, after int64, err error) {
+	return compact(path, func(change func() error) error { return change() })
+}
+
+// compact is Compact; it makes each change of the disk by a call of do. Tests replace do to simulate failures and kills.
+func compact(path string, do func(change func() error) error) (before, after int64, err error) {
+	logSize := wal.Size(path)
 	f, err := openApplied(path)
 	if err != nil {
 		return 0, 0, err
@@ -30,16 +36,16 @@ func Compact(path string) (before, after int64, err error) {
 	if len(problems) > 0 {
 		return 0, 0, damagedError("compacting "+path, problems[0])
 	}
-	if err := removeLeftovers(filepath.Dir(path)); err != nil {
+	dir, folder := filepath.Dir(path), ""
+	if err := do(func() error { return removeLeftovers(dir) }); err != nil {
 		return 0, 0, err
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(path), workFolder)
-	if err != nil {
+	if err := do(func() (err error) { folder, err = os.MkdirTemp(dir, workFolder); return err }); err != nil {
 		return 0, 0, fmt.Errorf("creating a folder for the copy of %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	fresh := filepath.Join(folder, "journal.db")
-	if err := copyTo(f.db, fresh); err != nil {
+	if err := copyTo(f.db, fresh, do); err != nil {
 		return 0, 0, fmt.Errorf("copying %s; the file is as it was: %w", path, err)
 	}
 	old, err1 := os.Stat(path)
@@ -48,13 +54,17 @@ func Compact(path string) (before, after int64, err error) {
 		return 0, 0, err
 	}
 	// The log is applied, so it can go. It goes first: after the rename another process may open the copy and begin a new log.
-	if err := wal.Remove(path); err != nil {
+	if err := do(func() error { return wal.Remove(path) }); err != nil {
 		return 0, 0, fmt.Errorf("removing the log of %s, which is applied: %w", path, err)
 	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err := do(func() error { return os.Rename(fresh, path) }); err != nil {
 		return 0, 0, fmt.Errorf("putting the copy in the place of %s; the file is as it was: %w", path, err)
 	}
-	return old.Size(), copied.Size(), wal.SyncFolder(filepath.Dir(path))
+	if err := do(func() error { return wal.SyncFolder(dir) }); err != nil {
+		err = fmt.Errorf("%s is compacted, but after a power failure the file may be as it was: %w", path, err)
+		return 0, 0, err
+	}
+	return old.Size() + logSize, copied.Size(), nil
 }
 
 // openApplied opens a journal for reading, and applies its log if it has changes that are not in the file.
@@ -85,29 +95,22 @@ func openApplied(path string) (*file, error) {
 
 // removeLeftovers removes folders that killed processes left. While the journal is locked, no other process builds one here.
 func removeLeftovers(dir string) error {
-	all, err := filepath.Glob(filepath.Join(dir, workFolder))
-	for _, folder := range all {
-		err = errors.Join(err, os.RemoveAll(folder))
+	all, err := os.ReadDir(dir)
+	for _, entry := range all {
+		if is, _ := filepath.Match(workFolder, entry.Name()); is {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+		}
 	}
 	return err
 }
 
 // copyTo copies all entries into a new file, and checks the copy.
-func copyTo(src *bbolt.DB, path string) error {
-	dst, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
-	if err != nil {
-		return err
-	}
-	err = bbolt.Compact(dst, src, compactBytes)
+func copyTo(src *bbolt.DB, path string, do func(change func() error) error) error {
 	used := int64(0)
-	if err == nil {
-		// One more transaction, so that both meta pages describe the whole copy.
-		err = dst.Update(func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
-	}
-	if err = errors.Join(err, dst.Close()); err != nil {
+	if err := do(func() (err error) { used, err = copyEntries(src, path); return err }); err != nil {
 		return err
 	}
-	if err := trim(path, used); err != nil {
+	if err := do(func() error { return trim(path, used) }); err != nil {
 		return err
 	}
 	f, err := openFile(path, true)
@@ -119,6 +122,20 @@ func copyTo(src *bbolt.DB, path string) error {
 		err = damagedError("the copy", problems[0])
 	}
 	return errors.Join(err, f.db.Close())
+}
+
+// copyEntries copies all entries into a new file, and returns how many bytes of it are used.
+func copyEntries(src *bbolt.DB, path string) (used int64, err error) {
+	dst, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType})
+	if err != nil {
+		return 0, err
+	}
+	err = bbolt.Compact(dst, src, compactBytes)
+	if err == nil {
+		// One more transaction, so that both meta pages describe the whole copy.
+		err = dst.Update(func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
+	}
+	return used, errors.Join(err, dst.Close())
 }
 
 // trim cuts off the space that bbolt allocated ahead.

@@ -64,7 +64,7 @@ func name(key []byte) string {
 	}
 	kind := map[byte]string{
 		kindMeta: "metadata", kindDue: "index of due tasks", kindDeadline: "index of deadlines", kindEnded: "index of ended tasks",
-		kindUser: "index of users", kindConversation: "index of conversations", kindRequest: "index of requests",
+		kindUser: "index of users", kindStatus: "index of statuses", kindAgentTask: "index of the tasks of agents", kindConversation: "index of conversations", kindRequest: "index of requests",
 		kindWindow: "request window", kindPostWindow: "window of posts", kindPayload: "payload", kindLarge: "large payload", kindChunk: "part of a large payload", kindReference: "reference to a payload", kindAgent: "agent",
 		kindTopicUser: "index of the topics of users", kindTopicRequest: "index of the requests for topics", kindArchived: "index of archived topics", kindOutgoing: "outbox", kindWebhook: "webhook",
 		kindPending: "delivery", kindFailed: "failed delivery",

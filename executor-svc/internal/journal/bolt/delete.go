@@ -26,10 +26,7 @@ func (s *Store) Delete(ctx context.Context, taskID string) error {
 // indexKeys returns the keys of a task outside its own prefix, except those of the index of due tasks and of payloads.
 func indexKeys(id uuid.UUID, h *storagev1.TaskHead, st *taskState) [][]byte {
 	user := h.GetUserSub()
-	keys := [][]byte{userKey(user, id)}
-	if conv := h.GetConversationId(); conv != "" {
-		keys = append(keys, append(conversationPrefix(user, conv), id[:]...))
-	}
+	keys := append(listKeys(id, h), statusKey(user, st.status, id))
 	if r := h.GetRequestId(); r != "" {
 		keys = append(keys, requestKey(user, r))
 	}
@@ -41,7 +38,7 @@ func indexKeys(id uuid.UUID, h *storagev1.TaskHead, st *taskState) [][]byte {
 
 // remove deletes a task that has ended.
 func remove(t *table, o *operation, id uuid.UUID) error {
-	st, err := storedState(t, id)
+	st, err := storedState(t, taskKey(id, partCheckpoint))
 	switch {
 	case err != nil:
 		return err

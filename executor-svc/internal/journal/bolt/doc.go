@@ -17,7 +17,9 @@
 //	a<id>                           the task is due: its place in the order, why, its user, and its turn
 //	d<time><id>                     a task's deadline
 //	e<time><id>                     a task's end
-//	u<user>\x00<id>                 index of a user's tasks: status and agent
+//	u<user>\x00<id>                 index of a user's tasks
+//	i<user>\x00<status><id>         index of a user's tasks by status, which is one byte
+//	f<user>\x00<agent>\x00<id>      index of an agent's tasks
 //	c<user>\x00<conversation>\x00<id>  index of a conversation's tasks
 //	r<user>\x00<request id>         the task that this request created
 //	w<user>\x00                      the number of requests of a user that were counted

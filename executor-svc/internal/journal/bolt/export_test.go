@@ -1,10 +1,16 @@
 package bolt
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+
+	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // FailCommits makes changes fail as fail says, from now on; nil ends that. fail may return an error before it calls commit,
@@ -38,6 +44,12 @@ func (s *Store) Logged() int {
 	return int(s.file.log.Last())
 }
 
+// CompactBy is Compact; it makes each change of the disk by a call of do.
+func CompactBy(path string, do func(change func() error) error) error {
+	_, _, err := compact(path, do)
+	return err
+}
+
 // ErrSync is the answer after a failed sync.
 var ErrSync = errSync
 
@@ -65,7 +77,7 @@ func KeysOf(task, user, request string) [][]byte {
 	id := uuid.MustParse(task)
 	return [][]byte{
 		taskKey(id, partHead), taskKey(id, partCheckpoint), numberedKey(id, partRecord, 1),
-		numberedKey(id, partCommand, 2), dueKey(id), userKey(user, id), requestKey(user, request), windowKey(kindWindow, user, 0),
+		numberedKey(id, partCommand, 2), dueKey(id), requestKey(user, request), windowKey(kindWindow, user, 0),
 		timedKey(kindDeadline, 5, id),
 	}
 }
@@ -92,4 +104,22 @@ func (s *Store) Usage(t testing.TB) (counted, stored map[string]int64) {
 		t.Fatal(err)
 	}
 	return s.usage.bytes, stored
+}
+
+// Downgrade makes the closed file of a task one of schema version 7, whose only index of statuses and agents is the value of the index of users.
+func Downgrade(t testing.TB, path, task, user string, status executorv1.ExecutorStatus, agent string) {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.MustParse(task)
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(bucket)
+		value, err := proto.Marshal(&storagev1.TaskIndex{Status: status, AgentId: agent})
+		return errors.Join(err, b.Put(userKey(user, id), withChecksum(userKey(user, id), value)), b.Delete(statusKey(user, status, id)),
+			b.Delete(append(agentTasksPrefix(user, agent), id[:]...)), b.Put(keySchema, numberBytes(7)))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -20,8 +20,9 @@ import (
 // lockWait is how long opening waits for another process to release the file.
 const lockWait = 200 * time.Millisecond
 
-// fillPercent is how full bbolt leaves a page that it splits. It is high because new tasks are inserted after all others.
-const fillPercent = 0.75
+// fillPercent is how full bbolt leaves a page that it splits. Records of new tasks are inserted after all others, so that full pages are seldom
+// split again.
+const fillPercent = 1.0
 
 // minFileSize is the size of an empty journal with the smallest pages.
 const minFileSize = 4 * 4096

@@ -141,6 +141,27 @@ func (h *hooks) putTopicEvents(t *table, o *operation, c *topicChange) error {
 	return nil
 }
 
+// endTopic disables the webhooks of a topic that is deleted.
+func (h *hooks) endTopic(t *table, o *operation, topicID string) error {
+	source := topicSource(topicID)
+	for _, ref := range h.of(source) {
+		w := readEnabled(t, ref)
+		if w == nil {
+			continue
+		}
+		w.Disabled, w.DisabledReason, w.Rev = true, "its topic was deleted", w.GetRev()+1
+		value, err := proto.Marshal(w)
+		if err != nil {
+			return invalidError("webhook", err)
+		}
+		if err := put(t, webhookKey(ref.user, ref.id), value); err != nil {
+			return err
+		}
+		o.hooked = append(o.hooked, hookChange{ref: ref, removed: source})
+	}
+	return nil
+}
+
 // readEnabled returns a webhook; nil if it was deleted or disabled meanwhile. One that cannot be read counts as disabled, so that it does not stop tasks.
 func readEnabled(t *table, ref hookRef) *storagev1.Webhook {
 	w, err := readWebhook(t, webhookKey(ref.user, ref.id))

@@ -15,7 +15,6 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal/wal"
-	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // Info describes the journal. It counts the entries in short transactions, because a long one would hold up writers.
@@ -45,9 +44,9 @@ func info(ctx context.Context, path string, f *file) (*executorv1.StoreInfo, err
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := f.view(func(t *table) (err error) {
-			if from, err = c.scan(t, from); err != nil || from != nil {
-				return err
+		err := f.view(func(t *table) error {
+			if from = c.scan(t, from); from != nil {
+				return nil
 			}
 			c.info.FreeBytes = c.info.GetSizeBytes() - usedBytes(t.base)
 			return nil
@@ -68,16 +67,14 @@ type counter struct {
 }
 
 // scan counts some entries, and returns the key to continue from; nil at the end.
-func (c *counter) scan(t *table, from []byte) ([]byte, error) {
+func (c *counter) scan(t *table, from []byte) []byte {
 	cursor := t.ascend(from)
 	for n := 0; cursor.next(); n++ {
 		k := cursor.key
 		if n == scanAtOnce {
-			return bytes.Clone(k), nil
+			return bytes.Clone(k)
 		}
-		if err := c.count(t, k, cursor.value); err != nil {
-			return nil, err
-		}
+		c.count(k, cursor.value)
 		if k[0] == kindTask && len(k) == idSize+2 && k[idSize+1] == partHead {
 			if c.first == nil {
 				c.first = bytes.Clone(k)
@@ -85,10 +82,10 @@ func (c *counter) scan(t *table, from []byte) ([]byte, error) {
 			c.last = append(c.last[:0], k...)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
-func (c *counter) count(t *table, k, v []byte) error {
+func (c *counter) count(k, v []byte) {
 	what := "indexes"
 	switch k[0] {
 	case kindTask:
@@ -110,12 +107,9 @@ func (c *counter) count(t *table, k, v []byte) error {
 		c.info.Outgoing++
 	case kindWebhook, kindPending, kindFailed:
 		what = "webhooks"
-	case kindUser:
-		index := &storagev1.TaskIndex{}
-		if _, err := readMessage(t, k, v, index); err != nil {
-			return err
-		}
-		c.info.Tasks[strings.TrimPrefix(index.GetStatus().String(), "EXECUTOR_STATUS_")]++
+	case kindStatus:
+		status := executorv1.ExecutorStatus(k[max(0, len(k)-idSize-1)])
+		c.info.Tasks[strings.TrimPrefix(status.String(), "EXECUTOR_STATUS_")]++
 	case kindMeta:
 		what = "metadata"
 		if bytes.Equal(k, keySchema) && len(v) == 8 {
@@ -123,7 +117,6 @@ func (c *counter) count(t *table, k, v []byte) error {
 		}
 	}
 	c.info.Bytes[what] += int64(len(k) + len(v))
-	return nil
 }
 
 // taskPart counts an entry of a task, and returns what it is.

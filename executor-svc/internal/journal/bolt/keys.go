@@ -17,6 +17,8 @@ const (
 	kindDeadline     = 'd'
 	kindEnded        = 'e'
 	kindUser         = 'u'
+	kindStatus       = 'i'
+	kindAgentTask    = 'f'
 	kindConversation = 'c'
 	kindRequest      = 'r'
 	kindWindow       = 'w'

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
@@ -33,6 +34,8 @@ type batch struct {
 	record []byte
 	// sequence is the newest number of NextSequence.
 	sequence uint64
+	// sweeping is how long deletions of old tasks and topics have taken.
+	sweeping time.Duration
 }
 
 // The kinds of entries of a record. The kind is followed by the key and the value (put), the key (delete) or a number (sequence). Keys and

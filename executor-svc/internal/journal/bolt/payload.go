@@ -12,7 +12,7 @@ import (
 
 const (
 	// largePayload is the size from which a payload is written to the file at once, and not to the log, which would write it twice.
-	largePayload = 1 << 20
+	largePayload = 256 << 10
 	// chunkBytes is the size of the parts of a large payload: when bbolt changes an entry, it writes the entries beside it again.
 	chunkBytes = 64 << 10
 	// pieceBytes of a large payload are written in one transaction, which holds them in memory.

@@ -143,7 +143,7 @@ func readRecords(t *table, id uuid.UUID, after uint64, maxBytes int) (all []jour
 		return len(r.GetFacts()), size, err
 	}
 	lastSeq := func() (uint64, error) {
-		st, err := storedState(t, id)
+		st, err := storedState(t, taskKey(id, partCheckpoint))
 		return st.lastSeq, err
 	}
 	err = scanRecords(t, taskKey(id, partRecord), after, maxBytes, read, lastSeq)

@@ -12,8 +12,8 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics and webhooks.
-const schemaVersion = 7
+// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics and webhooks, version 8 indexes of statuses and agents.
+const schemaVersion = 8
 
 const oldestVersion = 5
 
@@ -94,7 +94,7 @@ func start(f *file) (d *due, torn error, err error) {
 	}
 	generation++
 	torn, err = f.recover(func(b *bbolt.Bucket) error {
-		return errors.Join(b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation))), b.Put(keySchema, numberBytes(schemaVersion)), dropOrphans(b))
+		return errors.Join(b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation))), indexOlder(b), b.Put(keySchema, numberBytes(schemaVersion)), dropOrphans(b))
 	})
 	if err != nil {
 		return nil, nil, err

@@ -220,7 +220,7 @@ func TestCompact(t *testing.T) {
 	if d := cmp.Diff(online, offline, protocmp.Transform(), protocmp.IgnoreFields(&executorv1.StoreInfo{}, "size_bytes", "free_bytes", "log_bytes")); d != "" {
 		t.Errorf("it is another journal: %s", d)
 	}
-	if online.Tasks["SUCCESS"] != 10 || online.Tasks["RUNNING"] != 15 || online.Payloads != 1 || online.Topics != 30 || online.Outgoing != 90 || online.Schema != 7 || time.Since(online.Oldest.AsTime()) > time.Hour {
+	if online.Tasks["SUCCESS"] != 10 || online.Tasks["RUNNING"] != 15 || online.Payloads != 1 || online.Topics != 30 || online.Outgoing != 90 || online.Schema != 8 || time.Since(online.Oldest.AsTime()) > time.Hour {
 		t.Errorf("%+v", online)
 	}
 	s = open(t, path)

@@ -13,8 +13,15 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// sweepAtOnce bounds how many tasks or topics are deleted at once, because other changes share their batch.
-const sweepAtOnce = 16
+const (
+	// sweepAtOnce bounds how many tasks or topics are deleted at once, in the batch of a group commit.
+	sweepAtOnce = 64
+	// sweepHold is how long deletions may hold up the other changes of a batch. What is left then is for a later batch.
+	sweepHold = time.Millisecond
+)
+
+// errLater is the result of a deletion that was left to a later batch.
+var errLater = errors.New("left to a later batch")
 
 // Sweep implements journal.Tasks.
 func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int, error) {
@@ -23,7 +30,7 @@ func (s *Store) Sweep(ctx context.Context, endedBefore time.Time, max int) (int,
 
 // SweepTopics implements journal.Topics.
 func (s *Store) SweepTopics(ctx context.Context, activeBefore time.Time, max int) (int, error) {
-	return s.sweep(ctx, "topic", kindArchived, activeBefore, max, sweepTopic)
+	return s.sweep(ctx, "topic", kindArchived, activeBefore, max, s.sweepTopic)
 }
 
 // sweep calls remove for at most max entries of an index by time that are before a time, oldest first, and returns how many were removed.
@@ -38,16 +45,11 @@ func (s *Store) sweep(ctx context.Context, what string, kind byte, before time.T
 		if err != nil || len(keys) == 0 {
 			return swept, errors.Join(append(failures, err)...)
 		}
-		results := make([]error, len(keys)) // each task has its own, because a damaged one must not prevent the deletion of the others
-		var g sync.WaitGroup
-		for i, key := range keys {
-			g.Go(func() { results[i] = s.c.do(func(t *table, o *operation) error { return remove(t, o, key) }) })
-		}
-		g.Wait()
-		for i, err := range results {
+		for i, err := range s.removeAtOnce(keys, remove) {
 			switch {
 			case err == nil:
 				swept++
+			case errors.Is(err, errLater):
 			case errors.Is(err, journal.ErrDamaged):
 				s.unswept.Store(idOf(keys[i]), true)
 				failures = append(failures, fmt.Errorf("%s %s cannot be deleted and is kept: %w", what, idOf(keys[i]), err))
@@ -57,6 +59,26 @@ func (s *Store) sweep(ctx context.Context, what string, kind byte, before time.T
 		}
 	}
 	return swept, errors.Join(failures...)
+}
+
+// removeAtOnce calls remove for each key, and returns the results.
+func (s *Store) removeAtOnce(keys [][]byte, remove func(*table, *operation, []byte) error) []error {
+	results := make([]error, len(keys)) // each key has its own, because a damaged task must not prevent the deletion of the others
+	var g sync.WaitGroup
+	for i, key := range keys {
+		g.Go(func() {
+			results[i] = s.c.do(func(t *table, o *operation) error {
+				if t.batch.sweeping >= sweepHold {
+					return errLater
+				}
+				began := time.Now()
+				defer func() { t.batch.sweeping += time.Since(began) }()
+				return remove(t, o, key)
+			})
+		})
+	}
+	g.Wait()
+	return results
 }
 
 // sweep deletes the task of an entry of the index of ended tasks. A task that does not match its entry is damaged.

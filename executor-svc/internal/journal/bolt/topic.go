@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,8 +22,8 @@ type topicWrite struct {
 	record   []byte
 	payloads []payload
 	answers  uint64
-	// interrupts names the agent that is interrupted; empty: none.
-	interrupts string
+	// interrupts is an interruption, or nil.
+	interrupts *storagev1.Interruption
 	// settings are the new settings, or nil if they stay.
 	settings *storagev1.Topic
 	encoded  []byte
@@ -297,193 +296,6 @@ func seqOfMessage(t *table, id uuid.UUID, messageID string) (uint64, error) {
 	return seq, err
 }
 
-// topicChange is a change that follows the stored state of a topic.
-type topicChange struct {
-	*topicWrite
-	// old is the topic before, or nil.
-	old  *journal.Topic
-	next *journal.Topic
-	// messages are the new ones; outgoing are the seqs of the facts that go into the outbox.
-	messages []postedMessage
-	outgoing []uint64
-}
-
-type postedMessage struct {
-	seq uint64
-	id  string
-}
-
-// follow checks a change and returns it with the topic after it. old is nil for a new topic.
-func (w *topicWrite) follow(old *journal.Topic) (*topicChange, error) {
-	c := &topicChange{topicWrite: w, old: old, next: &journal.Topic{ID: w.id.String(), Topic: w.settings, State: &storagev1.TopicState{ActiveTime: w.now}}}
-	if old != nil {
-		c.next.State = proto.CloneOf(old.State)
-	}
-	if w.settings == nil {
-		c.next.Topic = old.Topic
-	}
-	st := c.next.State
-	st.Dispatches = slices.ContainsFunc(c.next.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetAgentId() != "" })
-	if w.interrupts != "" {
-		interrupt(st, w.interrupts)
-	}
-	for _, f := range w.facts {
-		st.LastSeq++
-		if r := f.GetRolledBack(); r != nil {
-			if r.GetToSeq() >= st.LastSeq {
-				return nil, fmt.Errorf("the rollback to seq %d is not after it: %w", r.GetToSeq(), journal.ErrInvalid)
-			}
-			rollBack(st, r.GetToSeq()+1)
-		}
-		if journal.EndsTasks(f) {
-			c.outgoing = append(c.outgoing, st.LastSeq)
-		}
-		m := f.GetMessage()
-		if m == nil {
-			continue
-		}
-		if m.GetId() == "" || slices.ContainsFunc(c.messages, func(p postedMessage) bool { return p.id == m.GetId() }) {
-			return nil, fmt.Errorf("the id %q of a message is empty or used twice: %w", m.GetId(), journal.ErrInvalid)
-		}
-		c.messages = append(c.messages, postedMessage{st.LastSeq, m.GetId()})
-		st.MessageCount++
-		st.ActiveTime = w.now
-		switch {
-		case w.answers != 0 && c.next.RolledBack(w.answers):
-			rollBack(st, st.LastSeq)
-		case st.GetDispatches():
-			c.outgoing = append(c.outgoing, st.LastSeq)
-		}
-	}
-	return c, nil
-}
-
-// interrupt records that an agent is interrupted now.
-func interrupt(st *storagev1.TopicState, agent string) {
-	for _, i := range st.GetInterruptions() {
-		if i.GetAgent() == agent {
-			i.Seq = st.GetLastSeq()
-			return
-		}
-	}
-	st.Interruptions = append(st.Interruptions, &storagev1.Interruption{Agent: agent, Seq: st.GetLastSeq()})
-}
-
-// rollBack marks the seqs from first to the last one.
-func rollBack(st *storagev1.TopicState, first uint64) {
-	all := st.GetRolledBack()
-	for len(all) > 0 && all[len(all)-1].GetLast()+1 >= first {
-		first = min(first, all[len(all)-1].GetFirst())
-		all = all[:len(all)-1]
-	}
-	st.RolledBack = append(all, &storagev1.SeqRange{First: first, Last: st.GetLastSeq()})
-}
-
-// put stores the change, if it is not nil.
-func (c *topicChange) put(t *table, o *operation, s *Store) error {
-	if c == nil {
-		return nil
-	}
-	entries, err := c.entries()
-	if err != nil {
-		return err
-	}
-	if s.usage.counts() {
-		n := newPayloadBytes(t, kindTopic, c.id, c.payloads)
-		for _, e := range entries {
-			n += int64(len(e.key) + len(e.value))
-			if replaced := t.Get(e.key); replaced != nil {
-				n -= int64(len(e.key) + len(replaced))
-			}
-		}
-		o.count(c.next.GetUserSub(), n)
-	}
-	for _, e := range entries {
-		if err := t.Put(e.key, e.value); err != nil {
-			return err
-		}
-	}
-	for _, m := range c.messages {
-		if err := t.Put(at(topicKey(c.id, partMessage), m.seq), nil); err != nil {
-			return err
-		}
-		if err := put(t, messageIDKey(c.id, m.id), numberBytes(m.seq)); err != nil {
-			return err
-		}
-	}
-	for _, seq := range c.outgoing {
-		value, err := proto.Marshal(&storagev1.Outgoing{TopicId: c.next.ID, Seq: seq})
-		if err != nil {
-			return invalidError("outbox", err)
-		}
-		if err := put(t, outgoingKey(t.NextSequence()), value); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(s.hooks.putTopicEvents(t, o, c), putPayloads(t, kindTopic, c.id, c.payloads)); err != nil {
-		return err
-	}
-	return c.putIndexes(t)
-}
-
-// entries returns the entries of the topic that the change writes and that count as its bytes.
-func (c *topicChange) entries() ([]checkedEntry, error) {
-	state, err := proto.Marshal(c.next.State)
-	if err != nil {
-		return nil, invalidError("topic's state", err)
-	}
-	all := []checkedEntry{{topicKey(c.id, partState), state}}
-	if c.settings != nil {
-		all = append(all, checkedEntry{topicKey(c.id, partSettings), bytes.Clone(c.encoded)})
-	}
-	if len(c.facts) > 0 {
-		first := c.next.State.GetLastSeq() - uint64(len(c.facts)) + 1
-		all = append(all, checkedEntry{at(topicKey(c.id, partFacts), first), bytes.Clone(c.record)}) // the batch may run again with another seq
-	}
-	for i, e := range all {
-		all[i].value = withChecksum(e.key, e.value)
-	}
-	if c.summary != nil {
-		all = append(all, *c.summary)
-	}
-	return all, nil
-}
-
-// putIndexes updates the indexes in which the topic is.
-func (c *topicChange) putIndexes(t *table) error {
-	old, next := topicIndexKeys(c.id, c.old), topicIndexKeys(c.id, c.next)
-	for k := range old {
-		if !next[k] {
-			t.Delete([]byte(k))
-		}
-	}
-	for k := range next {
-		if !old[k] {
-			if err := t.Put([]byte(k), nil); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// topicIndexKeys returns the keys of a topic in the indexes that change: of its users, and of archived topics.
-func topicIndexKeys(id uuid.UUID, t *journal.Topic) map[string]bool {
-	if t == nil {
-		return nil
-	}
-	keys := map[string]bool{}
-	for _, p := range t.GetParticipants() {
-		if u := p.GetUserSub(); u != "" {
-			keys[string(topicUserKey(u, t.State.GetActiveTime(), id))] = true
-		}
-	}
-	if t.GetArchived() {
-		keys[string(timedKey(kindArchived, t.State.GetActiveTime(), id))] = true
-	}
-	return keys
-}
-
 // Dispatched implements journal.Topics.
 func (s *Store) Dispatched(ctx context.Context, numbers []uint64) error {
 	if err := ctx.Err(); err != nil {
@@ -516,8 +328,29 @@ func noteDispatched(t *table, n journal.NewTask) error {
 	return put(t, k, value)
 }
 
+// DeleteTopic implements journal.Topics.
+func (s *Store) DeleteTopic(ctx context.Context, topicID string, rev uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	id, err := parseID(topicID)
+	if err != nil {
+		return err
+	}
+	return s.c.do(func(t *table, o *operation) error {
+		topic, err := readTopic(t, id)
+		switch {
+		case err != nil:
+			return err
+		case topic.GetRev() != rev:
+			return journal.ErrStale
+		}
+		return s.removeTopic(t, o, id, topic)
+	})
+}
+
 // sweepTopic deletes the topic of an entry of the index of archived topics, if it is there.
-func sweepTopic(t *table, o *operation, key []byte) error {
+func (s *Store) sweepTopic(t *table, o *operation, key []byte) error {
 	if !has(t, key) {
 		return nil // it was deleted or used meanwhile
 	}
@@ -527,6 +360,23 @@ func sweepTopic(t *table, o *operation, key []byte) error {
 		return damagedError(name(key), err)
 	}
 	if err != nil {
+		return err
+	}
+	return s.removeTopic(t, o, id, topic)
+}
+
+// removeTopic deletes a topic, disables its webhooks, and puts its deletion into the outbox if it has agents.
+func (s *Store) removeTopic(t *table, o *operation, id uuid.UUID, topic *journal.Topic) error {
+	if owners := journal.AgentOwners(topic.Topic); len(owners) > 0 {
+		value, err := proto.Marshal(&storagev1.Outgoing{TopicId: topic.ID, DeletedOwners: owners})
+		if err != nil {
+			return invalidError("outbox", err)
+		}
+		if err := put(t, outgoingKey(t.NextSequence()), value); err != nil {
+			return err
+		}
+	}
+	if err := s.hooks.endTopic(t, o, topic.ID); err != nil {
 		return err
 	}
 	var keys [][]byte

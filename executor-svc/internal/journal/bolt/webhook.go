@@ -162,18 +162,24 @@ func (s *Store) Delivery(_ context.Context, webhookID string, no uint64) (d *sto
 		return nil, false, err
 	}
 	err = s.file.view(func(t *table) error {
-		key := deliveryKey(kindPending, id, no)
-		if failed = t.Get(key) == nil; failed {
-			key = deliveryKey(kindFailed, id, no)
-		}
-		stored := t.Get(key)
-		if stored == nil {
-			return journal.ErrNotFound
-		}
-		d = &storagev1.Delivery{}
-		_, err := readMessage(t, key, stored, d)
+		d, failed, err = readDelivery(t, id, no)
 		return err
 	})
+	return d, failed, err
+}
+
+// readDelivery returns a delivery, and whether it has failed.
+func readDelivery(t *table, id uuid.UUID, no uint64) (d *storagev1.Delivery, failed bool, err error) {
+	key := deliveryKey(kindPending, id, no)
+	if failed = t.Get(key) == nil; failed {
+		key = deliveryKey(kindFailed, id, no)
+	}
+	stored := t.Get(key)
+	if stored == nil {
+		return nil, failed, journal.ErrNotFound
+	}
+	d = &storagev1.Delivery{}
+	_, err = readMessage(t, key, stored, d)
 	return d, failed, err
 }
 
@@ -186,32 +192,112 @@ func (s *Store) PutDelivery(ctx context.Context, webhookID string, d journal.Del
 	if err != nil {
 		return err
 	}
+	return s.c.do(func(t *table, _ *operation) error {
+		stored, had, err := readDelivery(t, id, d.No)
+		switch {
+		case err != nil:
+			return err // the webhook was deleted
+		case stored.GetStartTime() != d.GetStartTime():
+			return journal.ErrStale
+		}
+		return replaceDelivery(t, id, d, had, failed)
+	})
+}
+
+// Redeliver implements journal.Webhooks.
+func (s *Store) Redeliver(ctx context.Context, webhookID string, no uint64, now int64) (d journal.Delivery, err error) {
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	id, err := parseID(webhookID)
+	if err != nil {
+		return d, err
+	}
+	err = s.c.do(func(t *table, _ *operation) error {
+		stored, had, err := readDelivery(t, id, no)
+		if err != nil {
+			return err
+		}
+		d = journal.Delivery{No: no, Delivery: stored}
+		d.StartTime, d.NextTime, d.Attempts = max(now, d.GetStartTime()+1), 0, 0 // never the same StartTime, which PutDelivery compares
+		return replaceDelivery(t, id, d, had, false)
+	})
+	return d, err
+}
+
+// replaceDelivery replaces a delivery that had failed or not.
+func replaceDelivery(t *table, id uuid.UUID, d journal.Delivery, had, failed bool) error {
+	kind := map[bool]byte{false: kindPending, true: kindFailed}
 	value, err := proto.Marshal(d.Delivery)
 	if err != nil {
 		return invalidError("delivery", err)
 	}
-	return s.c.do(func(t *table, _ *operation) error {
-		to, from := deliveryKey(kindPending, id, d.No), deliveryKey(kindFailed, id, d.No)
-		if failed {
-			to, from = from, to
+	if had != failed {
+		t.Delete(deliveryKey(kind[had], id, d.No))
+	}
+	if err := put(t, deliveryKey(kind[failed], id, d.No), value); err != nil {
+		return err
+	}
+	if failed {
+		dropOldestFailed(t, id)
+	}
+	return nil
+}
+
+// dropOldestFailed removes the failed deliveries of a webhook that are not kept.
+func dropOldestFailed(t *table, id uuid.UUID) {
+	for _, e := range oldest(t, ownerPrefix(kindFailed, id), journal.MaxFailedDeliveries) {
+		t.Delete(e.key)
+	}
+}
+
+// oldest returns the first entries with a prefix, all but the last keep.
+func oldest(t *table, prefix []byte, keep int) (all []checkedEntry) {
+	n := count(t, prefix, math.MaxInt) - keep
+	for c := t.ascend(prefix); len(all) < n && c.next(); {
+		all = append(all, checkedEntry{bytes.Clone(c.key), bytes.Clone(c.value)})
+	}
+	return all
+}
+
+// FailOldest implements journal.Webhooks.
+func (s *Store) FailOldest(ctx context.Context, webhookID string, keep int, reason string) (n int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	id, err := parseID(webhookID)
+	if err != nil {
+		return 0, err
+	}
+	prefix := ownerPrefix(kindPending, id)
+	err = s.file.view(func(t *table) error { n = count(t, prefix, keep+1); return nil })
+	if err != nil || n <= keep {
+		return 0, err
+	}
+	err = s.c.do(func(t *table, _ *operation) error {
+		old := oldest(t, prefix, keep)
+		n = len(old)
+		failed := make([][]byte, n)
+		for i, e := range old {
+			d := &storagev1.Delivery{}
+			if _, err := readMessage(t, e.key, e.value, d); err != nil {
+				return err
+			}
+			d.NextTime, d.Error = 0, reason
+			if failed[i], err = proto.Marshal(d); err != nil {
+				return invalidError("delivery", err)
+			}
 		}
-		moved := t.Get(from) != nil
-		if !moved && t.Get(to) == nil {
-			return journal.ErrNotFound // the webhook was deleted
+		for i, e := range old {
+			t.Delete(e.key)
+			if err := put(t, deliveryKey(kindFailed, id, numberOf(e.key)), failed[i]); err != nil {
+				return err
+			}
 		}
-		if moved {
-			t.Delete(from)
-		}
-		if err := put(t, to, value); err != nil {
-			return err
-		}
-		for n := count(t, ownerPrefix(kindFailed, id), math.MaxInt); failed && n > journal.MaxFailedDeliveries; n-- {
-			c := t.ascend(ownerPrefix(kindFailed, id))
-			c.next()
-			t.Delete(bytes.Clone(c.key))
-		}
+		dropOldestFailed(t, id)
 		return nil
 	})
+	return n, err
 }
 
 // Delivered implements journal.Webhooks.

@@ -111,11 +111,12 @@ func (w *worker) intent(ctx context.Context, payload int) error {
 	return w.commit(ctx, running, facts...)
 }
 
-// outcome ends the step; payload is the size of its output.
+// outcome ends the step; payload is the size of its output, which no other step has.
 func (w *worker) outcome(ctx context.Context, payload int) error {
 	w.cp.Lanes = []*storagev1.Lane{{Phase: storagev1.Phase_PHASE_PLAN}}
+	unique := fmt.Sprintf("%s %d ", w.n.ID, w.cp.GetStepCount())
 	return w.commit(ctx, running, &storagev1.Fact{Ordinal: w.cp.GetStepCount(), ToolId: tool, Attempt: 1, StepStatus: executorv1.StepStatus_STEP_STATUS_SUCCESS,
-		Kind: &storagev1.Fact_StepOutput{StepOutput: `{"count":` + strings.Repeat("1", payload) + `}`}})
+		Kind: &storagev1.Fact_StepOutput{StepOutput: `{"lines":"` + strings.Repeat(unique, payload/len(unique)+1)[:payload] + `"}`}})
 }
 
 func (w *worker) finish(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
@@ -90,12 +89,11 @@ func (w *storedTransition) put(t *table, o *operation, old *taskState) error {
 		return err
 	}
 	if old == nil || old.status != w.state.status {
-		index := &storagev1.TaskIndex{Status: w.state.status, AgentId: w.head.GetAgentId()}
-		value, err := proto.Marshal(index)
-		if err != nil {
-			return invalidError("index", err)
+		user := w.head.GetUserSub()
+		if old != nil {
+			t.Delete(statusKey(user, old.status, w.id))
 		}
-		if err := put(t, userKey(w.head.GetUserSub(), w.id), value); err != nil {
+		if err := t.Put(statusKey(user, w.state.status, w.id), nil); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ func listTests() map[string]test {
 	return map[string]test{
 		"ListPages":     listPages,
 		"ListFilters":   listFilters,
+		"ListsAgree":    listsAgreeWithAScan,
 		"ListQueued":    listQueued,
 		"UsersAreApart": usersAreApart,
 	}
@@ -48,39 +51,151 @@ func listPages(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 }
 
 func listFilters(t *testing.T, j journal.Journal, _ func() journal.Journal) {
-	a, b, c := NewTask("ann"), NewTask("ann"), NewTask("ann")
-	a.Head.AgentId, a.Head.ConversationId, a.Head.CreateTime = "x", "conv", 100
-	b.Head.AgentId, b.Head.CreateTime = "x", 200
-	c.Head.ConversationId, c.Head.CreateTime = "conv", 300
-	for _, n := range []journal.NewTask{a, b, c} {
+	at := func(micros int64) time.Time { return time.UnixMicro(1_800_000_000_000_000 + micros) }
+	a, b, c, d := NewTaskAt("ann", at(100)), NewTaskAt("ann", at(2200)), NewTaskAt("ann", at(2900)), NewTaskAt("ann", at(60_000_000))
+	a.Head.AgentId, a.Head.ConversationId = "x", "conv"
+	b.Head.AgentId = "x"
+	c.Head.ConversationId = "conv"
+	d.Head.AgentId, d.Head.ConversationId = "xy", "conv\x00sub"
+	for _, n := range []journal.NewTask{a, b, c, d} {
 		create(t, j, n)
 	}
 	commitNext(t, j, b, running, nil)
+	endTask(t, j, d, start)
+	bc, cb := []string{c.ID, b.ID}, []string{b.ID, c.ID}
+	slices.Sort(cb) // within a millisecond ids have no order
+	if cb[0] == c.ID {
+		bc = []string{b.ID, c.ID}
+	}
 	for name, tc := range map[string]struct {
 		q    journal.Query
 		want []string
 	}{
-		"all":          {journal.Query{}, []string{c.ID, b.ID, a.ID}},
-		"status":       {journal.Query{Statuses: []executorv1.ExecutorStatus{running}}, []string{b.ID}},
-		"agent":        {journal.Query{AgentID: "x"}, []string{b.ID, a.ID}},
-		"conversation": {journal.Query{ConversationID: "conv"}, []string{c.ID, a.ID}},
-		"both":         {journal.Query{ConversationID: "conv", AgentID: "x"}, []string{a.ID}},
-		"after":        {journal.Query{CreatedAfter: time.Unix(0, 200)}, []string{c.ID, b.ID}},
-		"before":       {journal.Query{CreatedBefore: time.Unix(0, 200)}, []string{a.ID}},
+		"all":           {journal.Query{}, []string{d.ID, bc[0], bc[1], a.ID}},
+		"status":        {journal.Query{Statuses: []executorv1.ExecutorStatus{running}}, []string{b.ID}},
+		"statuses":      {journal.Query{Statuses: []executorv1.ExecutorStatus{running, success, waiting}}, []string{d.ID, b.ID}},
+		"no status":     {journal.Query{Statuses: []executorv1.ExecutorStatus{waiting}}, nil},
+		"agent":         {journal.Query{AgentID: "x"}, []string{b.ID, a.ID}},
+		"no agent":      {journal.Query{AgentID: "y"}, nil},
+		"conversation":  {journal.Query{ConversationID: "conv"}, []string{c.ID, a.ID}},
+		"both":          {journal.Query{ConversationID: "conv", AgentID: "x"}, []string{a.ID}},
+		"all three":     {journal.Query{ConversationID: "conv", AgentID: "x", Statuses: []executorv1.ExecutorStatus{initial}}, []string{a.ID}},
+		"none has all":  {journal.Query{ConversationID: "conv", AgentID: "x", Statuses: []executorv1.ExecutorStatus{running}}, nil},
+		"after":         {journal.Query{CreatedAfter: at(2200)}, []string{d.ID, bc[0], bc[1]}},
+		"within":        {journal.Query{CreatedAfter: at(2201), CreatedBefore: at(2901)}, []string{c.ID}},
+		"before":        {journal.Query{CreatedBefore: at(2900)}, []string{b.ID, a.ID}},
+		"long before":   {journal.Query{CreatedBefore: time.Unix(0, 1)}, nil},
+		"long after":    {journal.Query{CreatedAfter: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, nil},
+		"before, agent": {journal.Query{CreatedBefore: at(60_000_000), AgentID: "x"}, []string{b.ID, a.ID}},
 	} {
 		tc.q.User, tc.q.Limit = "ann", 10
-		p, err := j.List(t.Context(), tc.q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, task := range p.Tasks {
-			got = append(got, task.ID)
-		}
-		if d := cmp.Diff(tc.want, got); d != "" {
+		if d := cmp.Diff(tc.want, listed(t, j, tc.q)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
+}
+
+// listed returns the ids of all pages of a list.
+func listed(t *testing.T, j journal.Journal, q journal.Query) (ids []string) {
+	t.Helper()
+	for {
+		p, err := j.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range p.Tasks {
+			ids = append(ids, task.ID)
+		}
+		if !p.More {
+			return ids
+		}
+		q.Before = ids[len(ids)-1]
+	}
+}
+
+// Lists agree with a scan of all tasks, whatever is created, changed and deleted, also after a restart.
+func listsAgreeWithAScan(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	m := &listModel{t: t, random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // it is repeatable
+	for i := range 120 {
+		m.create(j, firstInModel.Add(time.Duration(i)*7*time.Millisecond))
+	}
+	for range 60 {
+		m.check(j, m.query())
+	}
+	j = restart(t, j, reopen)
+	for range 60 {
+		m.check(j, m.query())
+	}
+}
+
+var firstInModel = time.UnixMilli(1_800_000_000_000)
+
+// listModel holds the tasks of a journal, oldest first.
+type listModel struct {
+	t      *testing.T
+	random *rand.Rand
+	tasks  []journal.NewTask
+}
+
+func (m *listModel) pick(of ...string) string { return of[m.random.IntN(len(of))] }
+
+// create creates a task, and may change or delete it.
+func (m *listModel) create(j journal.Journal, at time.Time) {
+	n := NewTaskAt("ann", at)
+	n.Head.AgentId, n.Head.ConversationId = m.pick("", "x", "y"), m.pick("", "c", "c2")
+	create(m.t, j, n)
+	switch m.random.IntN(6) {
+	case 0:
+		endTask(m.t, j, n, start)
+		if err := j.Delete(m.t.Context(), n.ID); err != nil {
+			m.t.Fatal(err)
+		}
+		return
+	case 1:
+		endTask(m.t, j, n, start)
+	case 2:
+		commitNext(m.t, j, n, running, nil)
+		commitNext(m.t, j, n, waiting, nil)
+	case 3:
+		commitNext(m.t, j, n, running, nil)
+	}
+	m.tasks = append(m.tasks, n)
+}
+
+// query returns some query.
+func (m *listModel) query() journal.Query {
+	q := journal.Query{User: "ann", Limit: 1 + m.random.IntN(20), AgentID: m.pick("", "x", "y"), ConversationID: m.pick("", "c", "c2")}
+	for _, s := range []executorv1.ExecutorStatus{running, waiting, success} {
+		if m.random.IntN(3) == 0 {
+			q.Statuses = append(q.Statuses, s)
+		}
+	}
+	if m.random.IntN(3) == 0 {
+		q.CreatedAfter = firstInModel.Add(time.Duration(m.random.IntN(900)) * time.Millisecond)
+	}
+	return q
+}
+
+func (m *listModel) check(j journal.Journal, q journal.Query) {
+	m.t.Helper()
+	var want []string
+	for _, n := range slices.Backward(m.tasks) {
+		task, err := j.Load(m.t.Context(), n.ID)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if matches(q, task) {
+			want = append(want, n.ID)
+		}
+	}
+	if d := cmp.Diff(want, listed(m.t, j, q)); d != "" {
+		m.t.Fatalf("%+v: %s", q, d)
+	}
+}
+
+func matches(q journal.Query, task *journal.Task) bool {
+	return (q.AgentID == "" || q.AgentID == task.Head.GetAgentId()) && (q.ConversationID == "" || q.ConversationID == task.Head.GetConversationId()) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, task.Checkpoint.GetStatus())) && task.Head.GetCreateTime() >= q.CreatedAfter.UnixNano()
 }
 
 func listQueued(t *testing.T, j journal.Journal, _ func() journal.Journal) {

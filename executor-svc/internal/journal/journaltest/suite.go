@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -46,10 +44,15 @@ func Run(t *testing.T, open Opener) {
 
 // NewTask returns a task in INIT with one fact.
 func NewTask(user string) journal.NewTask {
-	id := uuid.Must(uuid.NewV7()).String()
+	return NewTaskAt(user, time.Now())
+}
+
+// NewTaskAt returns a task of a user that is created at a time.
+func NewTaskAt(user string, at time.Time) journal.NewTask {
+	id := journal.NewID(at.UnixNano())
 	return journal.NewTask{
 		ID:         id,
-		Head:       &storagev1.TaskHead{UserSub: user, Goal: "goal of " + id, CreateTime: time.Now().UnixNano()},
+		Head:       &storagev1.TaskHead{UserSub: user, Goal: "goal of " + id, CreateTime: at.UnixNano()},
 		Checkpoint: &storagev1.Checkpoint{Rev: 1, Status: initial, LastSeq: 1},
 		Records:    []journal.Record{{FirstSeq: 1, Record: record("created")}},
 	}

@@ -34,6 +34,8 @@ func topicTests() map[string]test {
 		"BytesOfTopics":         bytesOfTopics,
 		"EndingsAreDispatched":  endingsAreDispatched,
 		"Interruptions":         interruptions,
+		"DeletedTopics":         deletedTopics,
+		"EndingsOfDeletions":    endingsOfDeletions,
 	}
 }
 
@@ -137,7 +139,10 @@ func unknownTopics(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 		_, message := j.Message(t.Context(), id, "1")
 		_, summary := j.Summary(t.Context(), id, "x")
 		update := j.UpdateTopic(t.Context(), id, NewTopic("ann"), start, nil)
-		for name, err := range map[string]error{"Topic": topic, "Post": post, "Messages": messages, "Message": message, "Summary": summary, "UpdateTopic": update} {
+		del := j.DeleteTopic(t.Context(), id, 1)
+		for name, err := range map[string]error{
+			"Topic": topic, "Post": post, "Messages": messages, "Message": message, "Summary": summary, "UpdateTopic": update, "DeleteTopic": del,
+		} {
 			if !errors.Is(err, journal.ErrNotFound) {
 				t.Errorf("%s of %q: %v, want ErrNotFound", name, id, err)
 			}
@@ -428,7 +433,7 @@ func interruptions(t *testing.T, j journal.Journal, reopen func() journal.Journa
 	wantPosted(t, j, id, 1, Message("1", ""))
 	interrupt := func(agent string) {
 		t.Helper()
-		if _, posted, err := j.Post(t.Context(), journal.Post{TopicID: id, Now: start, Interrupts: agent}); err != nil || !posted {
+		if _, posted, err := j.Post(t.Context(), journal.Post{TopicID: id, Now: start, Interrupts: &storagev1.Interruption{Agent: agent, Reason: "enough"}}); err != nil || !posted {
 			t.Errorf("Post: %v, %v", posted, err)
 		}
 	}
@@ -451,5 +456,13 @@ func interruptions(t *testing.T, j journal.Journal, reopen func() journal.Journa
 	}
 	if topic.State.GetLastSeq() != 3 {
 		t.Errorf("state: %v", topic.State)
+	}
+	out, err := j.Outbox(t.Context(), 0, 9)
+	var entries []string
+	for _, o := range out {
+		entries = append(entries, fmt.Sprint(o.GetSeq(), o.GetInterruption().GetAgent(), o.GetInterruption().GetReason()))
+	}
+	if want := []string{"1", "1xenough", "2", "2yenough", "2xenough", "3"}; err != nil || !slices.Equal(entries, want) {
+		t.Errorf("outbox: %q, %v, want %q", entries, err, want)
 	}
 }

@@ -47,6 +47,8 @@ type modelFact struct {
 type modelEntry struct {
 	topic string
 	seq   uint64
+	// owners are those of the agents of a topic that was deleted.
+	owners []string
 }
 
 func newTopicModel(t *testing.T, j journal.Journal, reopen func() journal.Journal, random *rand.Rand) *topicModel {
@@ -72,8 +74,10 @@ func (m *topicModel) step() {
 		m.rollBack()
 	case n < 90:
 		m.dispatch()
-	case n < 92:
+	case n < 91:
 		m.sweep()
+	case n < 92:
+		m.delete()
 	case n < 95:
 		m.j = restart(m.t, m.j, m.reopen)
 	default:
@@ -114,13 +118,13 @@ func (m *topicModel) add(topic *modelTopic, facts []*storagev1.TopicFact, answer
 			}
 		}
 		if journal.EndsTasks(f) {
-			m.outbox = append(m.outbox, modelEntry{topic.id, seq})
+			m.outbox = append(m.outbox, modelEntry{topic: topic.id, seq: seq})
 		}
 		if f.GetMessage() != nil {
 			topic.active = m.now
 			added.rolledBack = answers != 0 && topic.facts[answers-1].rolledBack
 			if !added.rolledBack && slices.ContainsFunc(topic.settings.GetParticipants(), func(p *storagev1.Participant) bool { return p.GetAgentId() != "" }) {
-				m.outbox = append(m.outbox, modelEntry{topic.id, seq})
+				m.outbox = append(m.outbox, modelEntry{topic: topic.id, seq: seq})
 			}
 		}
 		topic.facts = append(topic.facts, added)
@@ -233,7 +237,7 @@ func (m *topicModel) dispatch() {
 	}
 	var numbers []uint64
 	for i, o := range out {
-		if e := m.outbox[i]; o.GetTopicId() != e.topic || o.GetSeq() != e.seq || i > 0 && o.No <= out[i-1].No {
+		if e := m.outbox[i]; o.GetTopicId() != e.topic || o.GetSeq() != e.seq || !slices.Equal(o.GetDeletedOwners(), e.owners) || i > 0 && o.No <= out[i-1].No {
 			m.t.Fatalf("Outbox: entry %d is %v, want %v", i, o, e)
 		}
 		if i%2 == 0 {
@@ -273,8 +277,31 @@ func (m *topicModel) sweep() {
 		if gone && !slices.Contains(old, topic) {
 			m.t.Fatalf("topic %s is gone", topic.id)
 		}
+		if gone {
+			m.deleted(topic)
+		}
 		return gone
 	})
+}
+
+// deleted adds the entry of the outbox about a topic that is gone.
+func (m *topicModel) deleted(topic *modelTopic) {
+	if owners := journal.AgentOwners(topic.settings); len(owners) > 0 {
+		m.outbox = append(m.outbox, modelEntry{topic: topic.id, owners: owners})
+	}
+}
+
+func (m *topicModel) delete() {
+	if len(m.topics) < 2 {
+		return
+	}
+	i := m.random.IntN(len(m.topics))
+	topic := m.topics[i]
+	if err := m.j.DeleteTopic(m.t.Context(), topic.id, topic.settings.GetRev()); err != nil {
+		m.t.Fatalf("DeleteTopic: %v", err)
+	}
+	m.topics = slices.Delete(m.topics, i, i+1)
+	m.deleted(topic)
 }
 
 // check compares one topic and the lists of all users.

@@ -19,6 +19,7 @@ func webhookTests() map[string]test {
 	return map[string]test{
 		"Webhooks": webhooks, "DeliveriesOfTasks": deliveriesOfTasks, "DeliveriesOfTopics": deliveriesOfTopics, "StatesOfDeliveries": statesOfDeliveries,
 		"DeletedWithDeliveries": deletedWithDeliveries, "NoDeliveryWithoutCommit": noDeliveryWithoutCommit,
+		"OldestDeliveriesFail": oldestDeliveriesFail,
 	}
 }
 
@@ -222,12 +223,30 @@ func statesOfDeliveries(t *testing.T, j journal.Journal, reopen func() journal.J
 			t.Errorf("%d: %v, %t, %v", i, d, failed, err)
 		}
 	}
-	put(ds[1], false)
+	redeliver(t, j, ref, ds[1])
+	if _, err := j.Redeliver(ctx, ref.ID, ds[2].No, 1); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("a delivery that is gone is redelivered: %v", err)
+	}
 	if got := pending(t, j, ref, true); len(got) != 0 || len(pending(t, j, ref, false)) != 2 {
 		t.Errorf("failed %v", got)
 	}
 	if err := j.PutDelivery(ctx, ref.ID, ds[2], true); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("a delivery that is gone: %v", err)
+	}
+}
+
+// redeliver redelivers twice: the outcome of an attempt that began before does not count.
+func redeliver(t *testing.T, j journal.Journal, ref journal.WebhookRef, attempted journal.Delivery) {
+	t.Helper()
+	again, err := j.Redeliver(t.Context(), ref.ID, attempted.No, 5)
+	if err != nil || again.GetStartTime() != 5 || again.GetAttempts() != 0 || again.GetTaskId() != attempted.GetTaskId() {
+		t.Errorf("redelivered: %v, %v", again, err)
+	}
+	if err := j.PutDelivery(t.Context(), ref.ID, attempted, true); !errors.Is(err, journal.ErrStale) {
+		t.Errorf("the outcome of an attempt before the redelivery: %v", err)
+	}
+	if again, err = j.Redeliver(t.Context(), ref.ID, attempted.No, 1); err != nil || again.GetStartTime() != 6 {
+		t.Errorf("redelivered at an earlier time: %v, %v", again, err)
 	}
 }
 
@@ -251,6 +270,38 @@ func deletedWithDeliveries(t *testing.T, j journal.Journal, _ func() journal.Jou
 	}
 	if err := j.PutDelivery(ctx, ref.ID, ds[1], false); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("a delivery of a deleted webhook: %v", err)
+	}
+}
+
+// The oldest pending deliveries fail with a reason; of those that failed, the newest are kept.
+func oldestDeliveriesFail(t *testing.T, j journal.Journal, reopen func() journal.Journal) {
+	ctx := t.Context()
+	ref := putHook(t, j, "ann", &storagev1.Webhook{EventTypes: []string{"task.text_add"}})
+	other := putHook(t, j, "bob", &storagev1.Webhook{EventTypes: []string{"task.text_add"}})
+	createMany(t, j, "ann", "bob", "ann", "bob", "ann", "ann")
+	before, err := j.Deliveries(ctx, journal.DeliveryQuery{WebhookID: ref.ID, Limit: 10})
+	if err != nil || len(before) != 4 {
+		t.Fatalf("%v, %v", before, err)
+	}
+	fail := func(ref journal.WebhookRef, keep, want int) {
+		t.Helper()
+		if n, err := j.FailOldest(ctx, ref.ID, keep, "too many"); err != nil || n != want {
+			t.Errorf("FailOldest of all but %d: %d, %v; want %d", keep, n, err, want)
+		}
+	}
+	fail(ref, 9, 0)
+	fail(ref, 4, 0)
+	fail(ref, 1, 3)
+	fail(newRef("ann"), 0, 0)
+	j = restart(t, j, reopen)
+	for i, d := range before {
+		now, failed, err := j.Delivery(ctx, ref.ID, d.No)
+		if old := i < 3; err != nil || failed != old || now.GetTaskId() != d.GetTaskId() || (now.GetError() == "too many") != old {
+			t.Errorf("delivery %d: %v, %t, %v", i, now, failed, err)
+		}
+	}
+	if got := pending(t, j, other, false); len(got) != 2 {
+		t.Errorf("of the other webhook: %v", got)
 	}
 }
 

@@ -423,6 +423,8 @@ type Chat struct {
 	Rounds uint32 `protobuf:"varint,14,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// The tasks by which it has done so, oldest first.
 	EarlierTasks []string `protobuf:"bytes,18,rep,name=earlier_tasks,json=earlierTasks,proto3" json:"earlier_tasks,omitempty"`
+	// The seq of the message with which the process began; 0: message_seq.
+	ProcessSeq uint64 `protobuf:"varint,19,opt,name=process_seq,json=processSeq,proto3" json:"process_seq,omitempty"`
 	// The names of the other agents of the topic to which the message can be delegated.
 	OtherAgents []string `protobuf:"bytes,15,rep,name=other_agents,json=otherAgents,proto3" json:"other_agents,omitempty"`
 	// The share of the model's context that messages may take before the oldest are summarised; 0: the default.
@@ -557,6 +559,13 @@ func (x *Chat) GetEarlierTasks() []string {
 		return x.EarlierTasks
 	}
 	return nil
+}
+
+func (x *Chat) GetProcessSeq() uint64 {
+	if x != nil {
+		return x.ProcessSeq
+	}
+	return 0
 }
 
 func (x *Chat) GetOtherAgents() []string {
@@ -955,13 +964,15 @@ func (x *TopicState) GetInterruptions() []*Interruption {
 	return nil
 }
 
-// An interruption of an agent: it does not begin with messages that were posted before.
+// An interruption of an agent: it does not begin with messages that were posted before, and its tasks for these end.
 type Interruption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The agent's name.
 	Agent string `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// The seq of the newest fact before it.
-	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Why its tasks are cancelled.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1019,13 @@ func (x *Interruption) GetSeq() uint64 {
 		return x.Seq
 	}
 	return 0
+}
+
+func (x *Interruption) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Seqs from first to last.
@@ -2215,7 +2233,9 @@ type TopicMessage struct {
 	// The number of messages by which an agent's process has re-entered itself.
 	Rounds uint32 `protobuf:"varint,13,opt,name=rounds,proto3" json:"rounds,omitempty"`
 	// The tasks by which it has done so, oldest first.
-	EarlierTasks  []string `protobuf:"bytes,14,rep,name=earlier_tasks,json=earlierTasks,proto3" json:"earlier_tasks,omitempty"`
+	EarlierTasks []string `protobuf:"bytes,14,rep,name=earlier_tasks,json=earlierTasks,proto3" json:"earlier_tasks,omitempty"`
+	// The seq of the message with which the process began; 0: no process posted it.
+	ProcessSeq    uint64 `protobuf:"varint,15,opt,name=process_seq,json=processSeq,proto3" json:"process_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2348,6 +2368,13 @@ func (x *TopicMessage) GetEarlierTasks() []string {
 	return nil
 }
 
+func (x *TopicMessage) GetProcessSeq() uint64 {
+	if x != nil {
+		return x.ProcessSeq
+	}
+	return 0
+}
+
 // An agent's summary of the beginning of a topic.
 type TopicSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2412,7 +2439,7 @@ func (x *TopicSummary) GetToSeq() uint64 {
 	return 0
 }
 
-// A fact of a topic that has not been dispatched yet: a message that agents consider, or what ends tasks. Its key is a number that grows.
+// What has not been dispatched yet of a topic: a message that agents consider, or what ends tasks. Its key is a number that grows.
 type Outgoing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The topic.
@@ -2420,7 +2447,11 @@ type Outgoing struct {
 	// The seq of the fact.
 	Seq uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The names of the agents whose tasks were created.
-	Agents        []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []string `protobuf:"bytes,3,rep,name=agents,proto3" json:"agents,omitempty"`
+	// An interruption, which is no fact: seq is the one before it. Absent for a fact.
+	Interruption *Interruption `protobuf:"bytes,4,opt,name=interruption,proto3" json:"interruption,omitempty"`
+	// The topic was deleted: the users whose agents were in it. Their tasks end, and seq is 0.
+	DeletedOwners []string `protobuf:"bytes,5,rep,name=deleted_owners,json=deletedOwners,proto3" json:"deleted_owners,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2472,6 +2503,20 @@ func (x *Outgoing) GetSeq() uint64 {
 func (x *Outgoing) GetAgents() []string {
 	if x != nil {
 		return x.Agents
+	}
+	return nil
+}
+
+func (x *Outgoing) GetInterruption() *Interruption {
+	if x != nil {
+		return x.Interruption
+	}
+	return nil
+}
+
+func (x *Outgoing) GetDeletedOwners() []string {
+	if x != nil {
+		return x.DeletedOwners
 	}
 	return nil
 }
@@ -7155,7 +7200,7 @@ func (x *SupplyInput) GetContentJson() string {
 	return ""
 }
 
-// The fields that lists of tasks filter by, beside the task's key.
+// The value of the index of users in journals before schema version 8.
 type TaskIndex struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task's status.
@@ -7451,7 +7496,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"inputsJson\x12@\n" +
 	"\fplan_options\x18\x15 \x01(\v2\x1d.pawl.executor.v1.PlanOptionsR\vplanOptions\x12$\n" +
 	"\x04chat\x18\x16 \x01(\v2\x10.storage.v1.ChatR\x04chat\x12\x12\n" +
-	"\x04turn\x18\x17 \x01(\tR\x04turn\"\xf2\x03\n" +
+	"\x04turn\x18\x17 \x01(\tR\x04turn\"\x93\x04\n" +
 	"\x04Chat\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x1d\n" +
 	"\n" +
@@ -7471,7 +7516,9 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\tpassed_by\x18\v \x03(\tR\bpassedBy\x12(\n" +
 	"\x04call\x18\r \x01(\v2\x14.storage.v1.ChatCallR\x04call\x12\x16\n" +
 	"\x06rounds\x18\x0e \x01(\rR\x06rounds\x12#\n" +
-	"\rearlier_tasks\x18\x12 \x03(\tR\fearlierTasks\x12!\n" +
+	"\rearlier_tasks\x18\x12 \x03(\tR\fearlierTasks\x12\x1f\n" +
+	"\vprocess_seq\x18\x13 \x01(\x04R\n" +
+	"processSeq\x12!\n" +
 	"\fother_agents\x18\x0f \x03(\tR\votherAgents\x12#\n" +
 	"\rcontext_share\x18\x10 \x01(\x01R\fcontextShareJ\x04\b\f\x10\r\"d\n" +
 	"\bChatCall\x12\x17\n" +
@@ -7513,10 +7560,11 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	"dispatches\x18\x05 \x01(\bR\n" +
 	"dispatches\x12>\n" +
-	"\rinterruptions\x18\x06 \x03(\v2\x18.storage.v1.InterruptionR\rinterruptions\"6\n" +
+	"\rinterruptions\x18\x06 \x03(\v2\x18.storage.v1.InterruptionR\rinterruptions\"N\n" +
 	"\fInterruption\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"4\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"4\n" +
 	"\bSeqRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x04R\x04last\"N\n" +
@@ -7610,7 +7658,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\x03url\x18\f \x01(\tR\x03url\"\\\n" +
 	"\x0fParticipantLeft\x129\n" +
 	"\vparticipant\x18\x01 \x01(\v2\x17.storage.v1.ParticipantR\vparticipant\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xb3\x03\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xd4\x03\n" +
 	"\fTopicMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06sender\x18\x02 \x01(\tR\x06sender\x12\x1d\n" +
@@ -7628,15 +7676,19 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vdelegate_to\x18\f \x01(\tR\n" +
 	"delegateTo\x12\x16\n" +
 	"\x06rounds\x18\r \x01(\rR\x06rounds\x12#\n" +
-	"\rearlier_tasks\x18\x0e \x03(\tR\fearlierTasks\"O\n" +
+	"\rearlier_tasks\x18\x0e \x03(\tR\fearlierTasks\x12\x1f\n" +
+	"\vprocess_seq\x18\x0f \x01(\x04R\n" +
+	"processSeq\"O\n" +
 	"\fTopicSummary\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x15\n" +
-	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\"O\n" +
+	"\x06to_seq\x18\x03 \x01(\x04R\x05toSeq\"\xb4\x01\n" +
 	"\bOutgoing\x12\x19\n" +
 	"\btopic_id\x18\x01 \x01(\tR\atopicId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06agents\x18\x03 \x03(\tR\x06agents\"\xa5\x03\n" +
+	"\x06agents\x18\x03 \x03(\tR\x06agents\x12<\n" +
+	"\finterruption\x18\x04 \x01(\v2\x18.storage.v1.InterruptionR\finterruption\x12%\n" +
+	"\x0edeleted_owners\x18\x05 \x03(\tR\rdeletedOwners\"\xa5\x03\n" +
 	"\aWebhook\x12!\n" +
 	"\fdisplay_name\x18\x01 \x01(\tR\vdisplayName\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x19\n" +
@@ -8235,97 +8287,98 @@ var file_storage_v1_storage_proto_depIdxs = []int32{
 	5,   // 26: storage.v1.ParticipantLeft.participant:type_name -> storage.v1.Participant
 	17,  // 27: storage.v1.TopicMessage.media:type_name -> storage.v1.Media
 	18,  // 28: storage.v1.TopicMessage.wait:type_name -> storage.v1.WaitNote
-	24,  // 29: storage.v1.Webhook.secrets:type_name -> storage.v1.WebhookSecret
-	0,   // 30: storage.v1.Lane.phase:type_name -> storage.v1.Phase
-	0,   // 31: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
-	36,  // 32: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
-	29,  // 33: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
-	36,  // 34: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
-	80,  // 35: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
-	34,  // 36: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
-	40,  // 37: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
-	33,  // 38: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
-	35,  // 39: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
-	32,  // 40: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
-	31,  // 41: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
-	28,  // 42: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
-	35,  // 43: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
-	81,  // 44: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
-	81,  // 45: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
-	82,  // 46: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
-	83,  // 47: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
-	84,  // 48: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
-	85,  // 49: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
-	81,  // 50: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
-	34,  // 51: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
-	35,  // 52: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
-	39,  // 53: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
-	38,  // 54: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
-	37,  // 55: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
-	81,  // 56: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
-	86,  // 57: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	79,  // 58: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
-	33,  // 59: storage.v1.Record.usage:type_name -> storage.v1.Usage
-	42,  // 60: storage.v1.Record.facts:type_name -> storage.v1.Fact
-	83,  // 61: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
-	80,  // 62: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
-	43,  // 63: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
-	44,  // 64: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
-	45,  // 65: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
-	35,  // 66: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
-	45,  // 67: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
-	46,  // 68: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
-	53,  // 69: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
-	54,  // 70: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
-	55,  // 71: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
-	57,  // 72: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
-	58,  // 73: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
-	59,  // 74: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
-	61,  // 75: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
-	56,  // 76: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
-	47,  // 77: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
-	49,  // 78: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
-	50,  // 79: storage.v1.Fact.thought:type_name -> storage.v1.Thought
-	51,  // 80: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
-	52,  // 81: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
-	34,  // 82: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
-	35,  // 83: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
-	84,  // 84: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
-	87,  // 85: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
-	88,  // 86: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
-	48,  // 87: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
-	89,  // 88: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
-	89,  // 89: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
-	90,  // 90: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
-	84,  // 91: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
-	34,  // 92: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
-	35,  // 93: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
-	80,  // 94: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
-	60,  // 95: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
-	82,  // 96: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
-	63,  // 97: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
-	64,  // 98: storage.v1.Command.approve:type_name -> storage.v1.Approve
-	68,  // 99: storage.v1.Command.reject:type_name -> storage.v1.Reject
-	69,  // 100: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
-	65,  // 101: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
-	66,  // 102: storage.v1.Command.pause:type_name -> storage.v1.Pause
-	67,  // 103: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
-	70,  // 104: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
-	81,  // 105: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
-	47,  // 106: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
-	39,  // 107: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
-	86,  // 108: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
-	80,  // 109: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
-	73,  // 110: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
-	27,  // 111: storage.v1.Agent.budget:type_name -> storage.v1.Limits
-	75,  // 112: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
-	76,  // 113: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
-	91,  // 114: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
-	115, // [115:115] is the sub-list for method output_type
-	115, // [115:115] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	7,   // 29: storage.v1.Outgoing.interruption:type_name -> storage.v1.Interruption
+	24,  // 30: storage.v1.Webhook.secrets:type_name -> storage.v1.WebhookSecret
+	0,   // 31: storage.v1.Lane.phase:type_name -> storage.v1.Phase
+	0,   // 32: storage.v1.Lane.paused_phase:type_name -> storage.v1.Phase
+	36,  // 33: storage.v1.Lane.step:type_name -> storage.v1.ActiveStep
+	29,  // 34: storage.v1.Lane.queue:type_name -> storage.v1.QueuedStep
+	36,  // 35: storage.v1.QueuedStep.step:type_name -> storage.v1.ActiveStep
+	80,  // 36: storage.v1.Checkpoint.status:type_name -> pawl.executor.v1.ExecutorStatus
+	34,  // 37: storage.v1.Checkpoint.risk:type_name -> storage.v1.RiskNote
+	40,  // 38: storage.v1.Checkpoint.waits:type_name -> storage.v1.Wait
+	33,  // 39: storage.v1.Checkpoint.usage:type_name -> storage.v1.Usage
+	35,  // 40: storage.v1.Checkpoint.error:type_name -> storage.v1.ErrorNote
+	32,  // 41: storage.v1.Checkpoint.grants:type_name -> storage.v1.Grant
+	31,  // 42: storage.v1.Checkpoint.memory:type_name -> storage.v1.Memory
+	28,  // 43: storage.v1.Checkpoint.lanes:type_name -> storage.v1.Lane
+	35,  // 44: storage.v1.Checkpoint.failing:type_name -> storage.v1.ErrorNote
+	81,  // 45: storage.v1.Grant.max_risk:type_name -> pawl.common.v1.RiskLevel
+	81,  // 46: storage.v1.RiskNote.level:type_name -> pawl.common.v1.RiskLevel
+	82,  // 47: storage.v1.ErrorNote.reason:type_name -> pawl.common.v1.ErrorReason
+	83,  // 48: storage.v1.ActiveStep.status:type_name -> pawl.executor.v1.StepStatus
+	84,  // 49: storage.v1.ActiveStep.outcome:type_name -> pawl.common.v1.Outcome
+	85,  // 50: storage.v1.ActiveStep.effect:type_name -> pawl.common.v1.Effect
+	81,  // 51: storage.v1.ActiveStep.risk_floor:type_name -> pawl.common.v1.RiskLevel
+	34,  // 52: storage.v1.ActiveStep.risk:type_name -> storage.v1.RiskNote
+	35,  // 53: storage.v1.ActiveStep.error:type_name -> storage.v1.ErrorNote
+	39,  // 54: storage.v1.ActiveStep.supplied:type_name -> storage.v1.Supplied
+	38,  // 55: storage.v1.ActiveStep.answers:type_name -> storage.v1.InputAnswer
+	37,  // 56: storage.v1.ActiveStep.accepted:type_name -> storage.v1.Accepted
+	81,  // 57: storage.v1.ActiveStep.planned_risk:type_name -> pawl.common.v1.RiskLevel
+	86,  // 58: storage.v1.InputAnswer.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	79,  // 59: storage.v1.Wait.kind:type_name -> pawl.executor.v1.WaitKind
+	33,  // 60: storage.v1.Record.usage:type_name -> storage.v1.Usage
+	42,  // 61: storage.v1.Record.facts:type_name -> storage.v1.Fact
+	83,  // 62: storage.v1.Fact.step_status:type_name -> pawl.executor.v1.StepStatus
+	80,  // 63: storage.v1.Fact.status:type_name -> pawl.executor.v1.ExecutorStatus
+	43,  // 64: storage.v1.Fact.flow_start:type_name -> storage.v1.FlowStart
+	44,  // 65: storage.v1.Fact.flow_stop:type_name -> storage.v1.FlowStop
+	45,  // 66: storage.v1.Fact.flow_success:type_name -> storage.v1.FlowSuccess
+	35,  // 67: storage.v1.Fact.flow_failed:type_name -> storage.v1.ErrorNote
+	45,  // 68: storage.v1.Fact.goal_not_reached:type_name -> storage.v1.FlowSuccess
+	46,  // 69: storage.v1.Fact.step_error:type_name -> storage.v1.StepError
+	53,  // 70: storage.v1.Fact.step_cancel:type_name -> storage.v1.StepCancel
+	54,  // 71: storage.v1.Fact.step_waiting_for_start:type_name -> storage.v1.StepWaitingForStart
+	55,  // 72: storage.v1.Fact.step_waiting_for_param:type_name -> storage.v1.StepWaitingForParam
+	57,  // 73: storage.v1.Fact.text_add:type_name -> storage.v1.TextAdd
+	58,  // 74: storage.v1.Fact.status_changed:type_name -> storage.v1.StatusChanged
+	59,  // 75: storage.v1.Fact.tools_loaded:type_name -> storage.v1.ToolsLoaded
+	61,  // 76: storage.v1.Fact.tool_progress:type_name -> storage.v1.ToolProgress
+	56,  // 77: storage.v1.Fact.input_required:type_name -> storage.v1.InputRequired
+	47,  // 78: storage.v1.Fact.plan_created:type_name -> storage.v1.PlanCreated
+	49,  // 79: storage.v1.Fact.subtask_changed:type_name -> storage.v1.SubtaskChanged
+	50,  // 80: storage.v1.Fact.thought:type_name -> storage.v1.Thought
+	51,  // 81: storage.v1.Fact.reflection:type_name -> storage.v1.Reflection
+	52,  // 82: storage.v1.Fact.file_changed:type_name -> storage.v1.FileChanged
+	34,  // 83: storage.v1.FlowStart.risk:type_name -> storage.v1.RiskNote
+	35,  // 84: storage.v1.StepError.error:type_name -> storage.v1.ErrorNote
+	84,  // 85: storage.v1.StepError.outcome:type_name -> pawl.common.v1.Outcome
+	87,  // 86: storage.v1.StepError.error_class:type_name -> pawl.executor.v1.ErrorClass
+	88,  // 87: storage.v1.StepError.recovery:type_name -> pawl.executor.v1.Recovery
+	48,  // 88: storage.v1.PlanCreated.subtasks:type_name -> storage.v1.PlannedSubtask
+	89,  // 89: storage.v1.SubtaskChanged.from:type_name -> pawl.executor.v1.SubtaskStatus
+	89,  // 90: storage.v1.SubtaskChanged.to:type_name -> pawl.executor.v1.SubtaskStatus
+	90,  // 91: storage.v1.FileChanged.type:type_name -> pawl.executor.v1.FileChangeType
+	84,  // 92: storage.v1.StepCancel.outcome:type_name -> pawl.common.v1.Outcome
+	34,  // 93: storage.v1.StepWaitingForStart.risk:type_name -> storage.v1.RiskNote
+	35,  // 94: storage.v1.StepWaitingForStart.outcome_unknown:type_name -> storage.v1.ErrorNote
+	80,  // 95: storage.v1.StatusChanged.from:type_name -> pawl.executor.v1.ExecutorStatus
+	60,  // 96: storage.v1.ToolsLoaded.skipped:type_name -> storage.v1.Skipped
+	82,  // 97: storage.v1.Skipped.reason:type_name -> pawl.common.v1.ErrorReason
+	63,  // 98: storage.v1.Command.cancel:type_name -> storage.v1.Cancel
+	64,  // 99: storage.v1.Command.approve:type_name -> storage.v1.Approve
+	68,  // 100: storage.v1.Command.reject:type_name -> storage.v1.Reject
+	69,  // 101: storage.v1.Command.params:type_name -> storage.v1.SupplyParams
+	65,  // 102: storage.v1.Command.outcome:type_name -> storage.v1.SettleOutcome
+	66,  // 103: storage.v1.Command.pause:type_name -> storage.v1.Pause
+	67,  // 104: storage.v1.Command.unpause:type_name -> storage.v1.Unpause
+	70,  // 105: storage.v1.Command.input:type_name -> storage.v1.SupplyInput
+	81,  // 106: storage.v1.Approve.grant:type_name -> pawl.common.v1.RiskLevel
+	47,  // 107: storage.v1.Approve.plan:type_name -> storage.v1.PlanCreated
+	39,  // 108: storage.v1.SupplyParams.supplied:type_name -> storage.v1.Supplied
+	86,  // 109: storage.v1.SupplyInput.action:type_name -> pawl.executor.v1.InputAnswer.Action
+	80,  // 110: storage.v1.TaskIndex.status:type_name -> pawl.executor.v1.ExecutorStatus
+	73,  // 111: storage.v1.Agent.confirm:type_name -> pawl.executor.v1.Confirm
+	27,  // 112: storage.v1.Agent.budget:type_name -> storage.v1.Limits
+	75,  // 113: storage.v1.Agent.on_unknown_outcome:type_name -> pawl.executor.v1.OnUnknownOutcome
+	76,  // 114: storage.v1.Agent.plan_options:type_name -> pawl.executor.v1.PlanOptions
+	91,  // 115: storage.v1.Agent.chat_options:type_name -> pawl.executor.v1.ChatOptions
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }
