@@ -23,6 +23,7 @@ type settings struct {
 	AllowHost     []string  `placeholder:"HOST" help:"A host name, other than localhost, that requests may have in their Host header. May be repeated."`
 	AllowOrigin   []string  `placeholder:"ORIGIN" help:"An origin (scheme://host[:port]) whose web pages may call the API. May be repeated."`
 	Authenticated bool      `help:"The services were started with a key file, so every call needs a key. Allows --http to be an address other than loopback."`
+	OIDC          string    `name:"oidc" placeholder:"FILE" type:"path" help:"The file of OpenID Connect issuers with which the services were started. MCP clients are told to log in at them."`
 	TLS           serve.TLS `embed:""`
 
 	Limits serve.Limits `embed:""`

@@ -16,6 +16,7 @@ import (
 
 	"pawl.dev/gateway/gateway"
 	"pawl.dev/services/conf"
+	"pawl.dev/services/identity"
 	"pawl.dev/services/serve"
 	"pawl.dev/services/telemetry"
 )
@@ -66,6 +67,13 @@ func open(s settings, certs *serve.Certificates, version string, log *slog.Logge
 	}
 	cfg := gateway.Config{AllowHosts: s.AllowHost, AllowOrigins: s.AllowOrigin, Authenticated: s.Authenticated, Certificates: certs, Version: version,
 		Limits: s.Limits, Requests: s.Limits.Requests()}
+	if s.OIDC != "" {
+		issuers, err := identity.OpenIssuers(s.OIDC)
+		if err != nil {
+			return nil, nil, errors.Join(err, conns.Close())
+		}
+		cfg.Issuers = issuers.URLs
+	}
 	g, err := gateway.New(cfg, deps)
 	if err != nil {
 		return nil, nil, errors.Join(err, conns.Close())

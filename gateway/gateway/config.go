@@ -18,6 +18,8 @@ type Config struct {
 	// Authenticated is true if the services require keys. Then every Host is accepted if AllowHosts is empty: a page that
 	// rebinds a DNS name has no key.
 	Authenticated bool
+	// Issuers returns the OpenID Connect issuers whose tokens the services accept, for MCP clients that log in; nil: none.
+	Issuers func() []string
 	// Certificates make Serve use TLS; nil: no TLS.
 	Certificates *serve.Certificates
 	// MaxBodyBytes bounds a request body; 0 means 4 MiB.

@@ -59,8 +59,8 @@ func New(cfg Config, deps Deps) (*Gateway, error) {
 		return nil, err
 	}
 	g.mcp = mcpserver.New(mcpserver.Config{
-		Pool: conns.Pool, Executor: conns.Executor, Receive: api.Receive, Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second), Stopping: g.stopping,
-		Version: cfg.Version, Log: deps.Log,
+		Pool: conns.Pool, Executor: conns.Executor, Planner: conns.Planner, Receive: api.Receive, Issuers: cfg.Issuers, Heartbeat: cmp.Or(cfg.Heartbeat, 15*time.Second),
+		Stopping: g.stopping, Version: cfg.Version, Log: deps.Log,
 	})
 	checks, err := guard.New(guard.Config{
 		AllowHosts: cfg.AllowHosts, AllowOrigins: cfg.AllowOrigins, AnyHost: cfg.Authenticated,
@@ -100,6 +100,8 @@ func (g *Gateway) routes(api, compatible http.Handler, pages *openapi.Docs) http
 			compatible.ServeHTTP(w, r)
 		case r.URL.Path == mcpserver.Path || strings.HasPrefix(r.URL.Path, mcpserver.Path+"/"):
 			g.mcp.ServeHTTP(w, r)
+		case mcpserver.IsMetadata(r):
+			g.mcp.ServeMetadata(w, r)
 		case !ok:
 			api.ServeHTTP(w, r)
 		case r.Method == http.MethodGet || r.Method == http.MethodHead:

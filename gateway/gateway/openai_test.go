@@ -165,6 +165,8 @@ func TestOpenAIRefusals(t *testing.T) {
 	for _, tt := range []struct{ body, param, contains string }{
 		{`{"messages": []`, "", "not valid JSON"},
 		{`[]`, "", "the body has to be an object"},
+		{`{"x": ` + strings.Repeat("[", 20_000), "x" + strings.Repeat("[0]", 66) + "[…", "exceeded max depth"},
+		{`{"` + strings.Repeat("x", 10_000) + `": {"a" 1}}`, strings.Repeat("x", 200) + "…", "not valid JSON"},
 		{`{"model": 5}`, "model", "`model` has to be a string"},
 		{`{"messages": [{"role": "user", "content": "a"}]}`, "model", "you must provide a model"},
 		{`{"model": "m"}`, "messages", "is empty"},
@@ -193,13 +195,13 @@ func TestOpenAIRefusals(t *testing.T) {
 		{hello("agent:a", `, "response_format": {"type": "json_object"}`), "response_format", "choose a model"},
 		{`{"model": "agent:a", "messages": [{"role": "assistant", "content": "a"}]}`, "messages", "goal"},
 	} {
-		t.Run(tt.body, func(t *testing.T) {
+		t.Run(tt.body[:min(len(tt.body), 100)], func(t *testing.T) {
 			resp, body := b.in(t).text("POST", chatPath, tt.body, nil)
 			var f failure
 			if err := json.Unmarshal([]byte(body), &f); err != nil {
 				t.Fatal(err, body)
 			}
-			if resp.StatusCode != http.StatusBadRequest || f.Error.Type != "invalid_request_error" || f.Error.Param != tt.param || !strings.Contains(f.Error.Message, tt.contains) {
+			if resp.StatusCode != http.StatusBadRequest || f.Error.Type != "invalid_request_error" || f.Error.Param != tt.param || !strings.Contains(f.Error.Message, tt.contains) || len(body) > 1000 {
 				t.Errorf("status %d: %s", resp.StatusCode, body)
 			}
 		})

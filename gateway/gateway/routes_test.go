@@ -34,7 +34,7 @@ func bodies() map[string]string {
 		"CreateNextStep": `{"context": {}}`, "StreamPlanSteps": `{"context": {}}`, "CreatePlan": `{"context": {}}`, "Think": `{"context": {}}`,
 		"Reflect": `{"context": {}}`, "Decide": `{"context": {}}`, "SelectTools": `{"context": {}}`, "Respond": `{"context": {}}`, "SummarizeMemory": `{"context": {}}`, "GetFirstInputParams": inContext, "FillParams": inContext, "AssessToolRisk": inContext,
 		"IsParamError": inContext, "DescribeError": inContext, "GetMissingParams": inContext, "GenerateAnswer": `{"context": {}}`,
-		"CheckPlaybook": `{"playbook": "p"}`, "Generate": `{"messages": [{"role": "MODEL_ROLE_USER", "parts": [{"text": "Hello"}]}]}`,
+		"CheckPlaybook": `{"playbook": "p"}`, "RankTools": `{"query": "q"}`, "Generate": `{"messages": [{"role": "MODEL_ROLE_USER", "parts": [{"text": "Hello"}]}]}`,
 		"AnswerCall": `{"callId": "c", "answer": {"inputId": "i", "action": "ACTION_DECLINE"}}`,
 		"GetPrompt":  `{"name": "p"}`, "Complete": `{"prompt": "p", "argument": "a"}`, "FinishMcpLogin": `{"state": "s"}`,
 	}

@@ -111,9 +111,9 @@ func newRequest(method, host string, h header, body string) *http.Request {
 // checkCORS: only the pages of allowed origins may read responses, and caches must keep answers apart.
 func checkCORS(t *testing.T, h http.Header, origin string, allowed bool) {
 	t.Helper()
-	want := ""
+	want, readers := "", "same-origin"
 	if allowed {
-		want = origin
+		want, readers = origin, "cross-origin"
 	}
 	if got := h.Get("Access-Control-Allow-Origin"); got != want {
 		t.Errorf("Access-Control-Allow-Origin %q, want %q", got, want)
@@ -121,8 +121,12 @@ func checkCORS(t *testing.T, h http.Header, origin string, allowed bool) {
 	if h.Get("Access-Control-Allow-Credentials") != "" {
 		t.Error("credentials are allowed")
 	}
-	if h.Get("Vary") != "Origin" || h.Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("Vary %q, X-Content-Type-Options %q", h.Get("Vary"), h.Get("X-Content-Type-Options"))
+	for name, want := range map[string]string{
+		"Vary": "Origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Resource-Policy": readers,
+	} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -136,8 +140,11 @@ func TestPreflight(t *testing.T) {
 		"Origin": "https://console.example.com", "Access-Control-Request-Method": "PATCH", "Access-Control-Request-Private-Network": "true",
 	}, ""))
 	for name, want := range map[string]string{
-		"Access-Control-Allow-Methods":         "GET, POST, PATCH, DELETE",
-		"Access-Control-Allow-Headers":         "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Traceparent, Tracestate",
+		"Access-Control-Allow-Methods": "GET, POST, PATCH, DELETE",
+		"Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Pawl-Mcp-Ids, Traceparent, Tracestate, " +
+			"OpenAI-Organization, OpenAI-Project, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-Os, X-Stainless-Package-Version, X-Stainless-Retry-Count, " +
+			"X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout",
+		"Access-Control-Expose-Headers":        "Mcp-Session-Id, Pawl-Task-Id, Retry-After, WWW-Authenticate, X-Should-Retry",
 		"Access-Control-Allow-Private-Network": "true",
 	} {
 		if got := w.Header().Get(name); got != want {

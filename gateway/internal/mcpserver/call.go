@@ -37,6 +37,17 @@ type call struct {
 
 // callTool calls a tool, or continues a call that asked its client for input.
 func (q *request) callTool() error {
+	switch name := q.params.text("name"); {
+	case q.search && name == "search_tools":
+		return ownTool((*request).searchTools)(q)
+	case q.search && name == "call_tool":
+		if err := q.unwrapCall(); err != nil {
+			return err
+		}
+	}
+	if own := ownTools[q.params.text("name")]; own != nil && q.server == "" {
+		return own(q)
+	}
 	server, name, err := q.resolve(q.params.text("name"))
 	if err != nil {
 		return err
@@ -133,7 +144,11 @@ func (q *request) takeAnswer() error {
 	if answer == nil { // an error: the user was not asked
 		answer = fields{"action": []byte(`"cancel"`)}
 	}
-	if err := q.answer(asked, answer); err != nil {
+	take := q.answer
+	if asked.Task != "" {
+		take = q.answerTask
+	}
+	if err := take(asked, answer); err != nil {
 		return errorOf(err).with(http.StatusBadRequest)
 	}
 	return nil
@@ -142,6 +157,10 @@ func (q *request) takeAnswer() error {
 // cancel cancels the call of a request in the same session.
 func (q *request) cancel() {
 	if id := q.params["requestId"]; q.client.Nonce != "" && id != nil {
+		if c, ok := q.calls.Load(q.callID(id)); ok {
+			c.(*taskCall).cancelled(q.Context(), q.params.text("reason"))
+			return
+		}
 		_, _ = q.pool.CancelCall(q.Context(), &mcppoolv1.CancelCallRequest{CallId: q.callID(id), Reason: q.params.text("reason")}) // it may have ended
 	}
 }
@@ -154,68 +173,82 @@ type callEvent interface {
 	GetInputRequired() *mcppoolv1.CallInputRequired
 }
 
-type received struct {
-	event callEvent
+type received[E any] struct {
+	event E
 	err   error
 }
 
-// follow sends the events of a call to the client, and answers when the call ends or needs input.
-func (c *call) follow(open func(context.Context) (recv func() (callEvent, error), err error)) error {
-	ctx, cancel := context.WithCancel(c.Context())
-	recv, err := open(ctx)
+// events is a stream of a service that a request follows.
+type events[E any] struct {
+	open   func(context.Context) (recv func() (E, error), err error)
+	handle func(E, error) (done bool, err error) // sends an event to the client; done: the request is answered
+	leave  func()                                // the client is gone, or the gateway stops
+}
+
+// follow handles the events until the request is answered. extra ends it too: a function from it answers the request.
+func (s events[E]) follow(q *request, extra <-chan func() error) error {
+	ctx, cancel := context.WithCancel(q.Context())
+	recv, err := s.open(ctx)
 	if err != nil {
 		cancel()
 		return err
 	}
-	events := make(chan received)
-	go receive(ctx, recv, events)
+	received := make(chan received[E])
+	go receive(ctx, recv, received)
 	defer func() { // the receiver ends before the handler does
 		cancel()
-		for range events {
+		for range received {
 		}
 	}()
-	beat := time.NewTicker(c.cfg.Heartbeat)
+	beat := time.NewTicker(q.cfg.Heartbeat)
 	defer beat.Stop()
 	for {
 		select {
-		case got, ok := <-events:
+		case got, ok := <-received:
 			if !ok {
-				c.leave()
+				s.leave()
 				return nil
 			}
-			if done, err := c.handle(got); done || err != nil {
+			if done, err := s.handle(got.event, got.err); done || err != nil {
 				return err
 			}
+		case answer := <-extra:
+			return answer()
 		case <-beat.C:
-			c.out.beat()
+			q.out.beat()
 		case <-ctx.Done():
-			c.leave()
+			s.leave()
 			return nil
-		case <-c.cfg.Stopping:
-			c.leave()
+		case <-q.cfg.Stopping:
+			s.leave()
 			return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the gateway is stopping; try again in a moment")
 		}
-		if c.out.err != nil {
-			c.leave()
+		if q.out.err != nil {
+			s.leave()
 			return nil
 		}
 	}
 }
 
-// receive passes events on until the call has ended or ctx is done.
-func receive(ctx context.Context, recv func() (callEvent, error), to chan<- received) {
+// receive passes events on until the stream has ended or ctx is done.
+func receive[E any](ctx context.Context, recv func() (E, error), to chan<- received[E]) {
 	defer close(to)
 	for {
 		event, err := recv()
 		select {
-		case to <- received{event, err}:
+		case to <- received[E]{event, err}:
 		case <-ctx.Done():
 			return
 		}
-		if err != nil || event.GetResult() != nil {
+		if err != nil {
 			return
 		}
 	}
+}
+
+// follow sends the events of a call to the client, and answers when the call ends or needs input.
+func (c *call) follow(open func(context.Context) (recv func() (callEvent, error), err error)) error {
+	return events[callEvent]{open, c.handle, c.leave}.follow(c.request, nil)
 }
 
 // leave cancels the call of a client that is gone. In revisions with sessions, a lost connection does not cancel a call.
@@ -237,14 +270,13 @@ func (q *request) afterwards(do func(context.Context)) {
 }
 
 // handle sends an event to the client, and reports whether the request is answered.
-func (c *call) handle(got received) (done bool, err error) {
-	if got.err != nil {
-		if errors.Is(got.err, io.EOF) {
+func (c *call) handle(e callEvent, err error) (done bool, _ error) {
+	if err != nil {
+		if errors.Is(err, io.EOF) {
 			return true, errorf(internalError, "the call ended without a result")
 		}
-		return true, c.fail(got.err)
+		return true, c.fail(err)
 	}
-	e := got.event
 	switch {
 	case e.GetResult() != nil:
 		return true, c.finish(e.GetResult())
@@ -278,7 +310,7 @@ func (c *call) progressParams(p *mcppoolv1.CallProgress) map[string]any {
 // question is cancelled, or refused if the revision has an error for that.
 func (c *call) ask(required *mcppoolv1.CallInputRequired) (done bool, err error) {
 	asked := question{User: c.User, Call: c.req.GetCallId(), Input: required.GetInputId()}
-	can := required.GetUrl() == "" && c.client.Forms || required.GetUrl() != "" && c.client.URLs
+	can := c.canAsk(required)
 	switch {
 	case can && c.modern && c.state == "" && asked.Input != approvalInput && c.inputs.has(asked.name()): // the client knew what would be asked
 		return false, c.answer(asked, c.inputs.object(asked.name()))
@@ -301,10 +333,15 @@ func (c *call) ask(required *mcppoolv1.CallInputRequired) (done bool, err error)
 	return false, c.answer(asked, fields{"action": []byte(`"cancel"`)})
 }
 
+// canAsk reports whether the client can ask its user a question.
+func (q *request) canAsk(required *mcppoolv1.CallInputRequired) bool {
+	return required.GetUrl() == "" && q.client.Forms || required.GetUrl() != "" && q.client.URLs
+}
+
 // elicitation returns the params of a request to ask the user.
-func (c *call) elicitation(required *mcppoolv1.CallInputRequired) map[string]any {
+func (q *request) elicitation(required *mcppoolv1.CallInputRequired) map[string]any {
 	params := map[string]any{"message": required.GetMessage()}
-	named := c.modern || c.client.Revision == revisions[1] // the revision has modes
+	named := q.modern || q.client.Revision == revisions[1] // the revision has modes
 	if url := required.GetUrl(); url != "" {
 		params["mode"], params["url"], params["elicitationId"] = "url", url, required.GetInputId()
 		return params
@@ -344,15 +381,19 @@ func (c *call) fail(err error) error {
 	case statusOf(e) != 0, e.Code == codes.Canceled, e.Code == codes.NotFound && e.Reason != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
 		return err
 	}
-	text := e.Message
 	if c.unasked && e.Reason == commonv1.ErrorReason_ERROR_REASON_REJECTED {
-		text = e.Message + "; the client cannot ask its user (elicitation): use one that can, or start a task, which waits for the approval"
+		return c.postpone(e)
 	}
+	return c.replyFailed(e.Message, e)
+}
+
+// replyFailed answers with a result that reports an error.
+func (q *request) replyFailed(text string, e *errs.Error) error {
 	detail := map[string]string{"reason": errs.ReasonName(e.Reason)}
 	for key, value := range e.Metadata {
 		detail[key] = value
 	}
-	return c.reply(quote(map[string]any{
+	return q.reply(quote(map[string]any{
 		"content": []any{map[string]string{"type": "text", "text": text}}, "isError": true, "_meta": map[string]any{"pawl.dev/error": detail},
 	}))
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"log/slog"
@@ -12,7 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/rest"
@@ -30,13 +33,19 @@ const maxBody = 4456448
 // modern is the revision without sessions; the others are older and begin with initialize. The newest is first.
 const modern = "2026-07-28"
 
-var revisions = []string{modern, "2025-11-25", "2025-06-18", "2025-03-26"}
+var revisions = []string{modern, "2025-11-25", "2025-06-18", batching}
+
+const (
+	batching = "2025-03-26" // the only revision with batches
+	maxBatch = 100          // messages
+)
 
 // Config is the configuration of a Handler.
 type Config struct {
-	Pool, Executor grpc.ClientConnInterface
+	Pool, Executor, Planner grpc.ClientConnInterface
 	// Receive checks the caller and reads the body; see rest.Handler.
 	Receive   func(w http.ResponseWriter, r *http.Request, in rest.Incoming) (*http.Request, []byte, *serve.Holding, bool)
+	Issuers   func() []string // the OpenID Connect issuers whose tokens the services accept; nil: none
 	Heartbeat time.Duration   // between two comments on a stream
 	Stopping  <-chan struct{} // closed when streams are to end
 	Version   string          // of Pawl
@@ -45,18 +54,25 @@ type Config struct {
 
 // Handler serves MCP.
 type Handler struct {
-	cfg    Config
-	pool   mcppoolv1.McpPoolServiceClient
-	signer signer
+	cfg      Config
+	pool     mcppoolv1.McpPoolServiceClient
+	executor executorv1.ExecutorServiceClient
+	planner  plannerv1.PlannerServiceClient
+	signer   signer
 	// acks are the acknowledgements of calls that run in the background.
 	acks sync.WaitGroup
 	// levels are the log levels that sessions have set.
 	levels levels
+	// calls are the requests of sessions that follow tasks, each a *taskCall, by call id.
+	calls sync.Map
 }
 
 // New returns a handler.
 func New(cfg Config) *Handler {
-	return &Handler{cfg: cfg, pool: mcppoolv1.NewMcpPoolServiceClient(cfg.Pool), signer: newSigner()}
+	return &Handler{
+		cfg: cfg, pool: mcppoolv1.NewMcpPoolServiceClient(cfg.Pool), executor: executorv1.NewExecutorServiceClient(cfg.Executor),
+		planner: plannerv1.NewPlannerServiceClient(cfg.Planner), signer: newSigner(),
+	}
 }
 
 // Wait returns when requests to the pool that no client waits for have ended.
@@ -69,6 +85,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.New(http.StatusNotFound, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND, "there is no %s here; MCP servers are at /mcp/{server}, all of yours at /mcp", r.URL.Path).Write(w)
 		return
 	}
+	mode := r.URL.Query().Get("mode")
+	if mode != "" && mode != searchMode {
+		problem.New(http.StatusBadRequest, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "the mode %.40q is not known; leave it out, or use %s", mode, searchMode).Write(w)
+		return
+	}
 	allowed := []string{http.MethodPost}
 	if r.Header.Get("Mcp-Protocol-Version") != modern {
 		allowed = []string{http.MethodGet, http.MethodPost}
@@ -78,12 +99,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var user string
-	r, body, held, ok := h.cfg.Receive(w, r, rest.Incoming{Conn: h.cfg.Pool, MaxBody: maxBody, Streams: true, Fail: problem.Write, User: &user})
+	r, body, held, ok := h.cfg.Receive(w, r, rest.Incoming{Conn: h.cfg.Pool, MaxBody: maxBody, Streams: true, User: &user, Fail: func(w http.ResponseWriter, err error) { refuse(w, r, err) }})
 	if !ok {
 		return
 	}
 	defer held.Release()
-	q := &request{Handler: h, Request: r, User: user, Body: body, server: server, out: &output{w: w, acceptsStream: accepts(r, "text/event-stream")}}
+	q := &request{Handler: h, Request: r, User: user, Body: body, server: server, search: mode == searchMode, out: &output{w: w, acceptsStream: accepts(r, "text/event-stream")}}
 	if r.Method == http.MethodGet {
 		q.serveNotifications()
 		return
@@ -106,6 +127,7 @@ type request struct {
 	User   string
 	Body   []byte
 	server string // empty: all
+	search bool   // tools are searched for instead of listed
 	message
 	meta   fields // of the params
 	state  string // params.requestState
@@ -118,8 +140,8 @@ type request struct {
 // fail answers with an error.
 func (q *request) fail(err error) {
 	e := errorOf(err)
-	if e.status == http.StatusUnauthorized { // clients look for WWW-Authenticate
-		problem.Write(q.out.w, err)
+	if e.status == http.StatusUnauthorized && !q.out.streaming && !q.out.batch {
+		refuse(q.out.w, q.Request, err)
 		return
 	}
 	if q.modern && e.Code == resourceNotFound {
@@ -138,13 +160,25 @@ func (q *request) fail(err error) {
 	q.out.end(status, errorResponse(q.id, e))
 }
 
-// serve answers a message.
+// serve answers a message or a batch.
 func (q *request) serve() error {
+	body := q.Body
+	q.Body = nil // the messages refer to what they need
+	if err := strictjson.Check(body, strictjson.Rules{MaxDepth: strictjson.Wire.MaxDepth}); err != nil {
+		return errorf(parseError, "the body is not JSON: %v", err).with(http.StatusBadRequest)
+	}
+	if strictjson.Kind(body) == "array" {
+		return q.serveBatch(body)
+	}
+	return q.serveMessage(body)
+}
+
+// serveMessage answers one message.
+func (q *request) serveMessage(text []byte) error {
 	var err *rpcError
-	if q.message, err = parse(q.Body); err != nil {
+	if q.message, err = parse(text); err != nil {
 		return err.with(http.StatusBadRequest)
 	}
-	q.Body = nil // the message refers to what it needs
 	q.meta, q.state, q.inputs = q.params.object("_meta"), q.params.text("requestState"), q.params.object("inputResponses")
 	if err := q.identify(); err != nil {
 		return err
@@ -153,10 +187,33 @@ func (q *request) serve() error {
 		return q.take()
 	}
 	serve := methods[q.method]
-	if serve.do == nil || q.modern && serve.until || !q.modern && serve.since {
+	if serve.do == nil || strings.HasPrefix(q.method, "tasks/") && q.server != "" || q.modern && serve.until || !q.modern && serve.since {
 		return errorf(methodNotFound, "the method %.100q is not known here", q.method)
 	}
 	return serve.do(q)
+}
+
+// serveBatch answers the messages of a batch one after another. Only 2025-03-26 has batches; it is also the revision of a client that names none.
+func (q *request) serveBatch(body []byte) error {
+	if err := q.identify(); err != nil {
+		return err
+	}
+	messages := slices.Collect(strictjson.Items(body))
+	switch {
+	case q.modern || cmp.Or(q.client.Revision, q.Header.Get("Mcp-Protocol-Version"), batching) != batching:
+		return errorf(invalidRequest, "the body is a batch, which only the revision %s has; send one message per request", batching).with(http.StatusBadRequest)
+	case len(messages) == 0 || len(messages) > maxBatch:
+		return errorf(invalidRequest, "the batch has %d messages; send 1 to %d", len(messages), maxBatch).with(http.StatusBadRequest)
+	}
+	q.out.batch = true
+	for _, text := range messages {
+		one := *q
+		if err := one.serveMessage(text); err != nil {
+			one.fail(err)
+		}
+	}
+	q.out.endBatch()
+	return nil
 }
 
 // method is a method of MCP.
@@ -185,6 +242,12 @@ func init() { //nolint:gochecknoinits // the methods refer to the table
 		"prompts/list":             {do: promptList.serve},
 		"prompts/get":              {do: (*request).getPrompt},
 		"completion/complete":      {do: (*request).complete},
+
+		"tasks/get":    {do: (*request).taskStatus},
+		"tasks/cancel": {do: (*request).endTask},
+		"tasks/result": {do: (*request).taskResult, until: true},
+		"tasks/list":   {do: (*request).taskList, until: true},
+		"tasks/update": {do: (*request).updateTask, since: true},
 	}
 }
 
@@ -239,7 +302,9 @@ func (q *request) checkHeaders() error {
 	if got := q.Header.Get("Mcp-Method"); got != q.method && q.id != nil {
 		return errorf(headerMismatch, "the header Mcp-Method is %.100q, and the method is %.100q", got, q.method)
 	}
-	key := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[q.method]
+	key := map[string]string{
+		"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
+	}[q.method]
 	if key == "" || !q.params.has(key) {
 		return nil
 	}
@@ -255,8 +320,9 @@ func (q *request) checkHeaders() error {
 	return nil
 }
 
-// setCapabilities reads whether the client can ask its user.
+// setCapabilities reads whether the client can ask its user, and whether it knows MCP tasks.
 func (c *client) setCapabilities(capabilities fields) {
+	c.Tasks = capabilities.object("extensions").has(tasksExtension)
 	if !capabilities.has("elicitation") {
 		return
 	}
@@ -277,7 +343,9 @@ func (q *request) take() error {
 	if err != nil {
 		return err
 	}
-	q.out.w.WriteHeader(http.StatusAccepted)
+	if !q.out.batch {
+		q.out.w.WriteHeader(http.StatusAccepted)
+	}
 	return nil
 }
 
@@ -297,6 +365,9 @@ func (q *request) reply(result string) error {
 
 // initialize begins a session. Nothing is kept of it here: its id holds what it needs.
 func (q *request) initialize() error {
+	if q.out.batch {
+		return errorf(invalidRequest, "initialize cannot be part of a batch")
+	}
 	revision := q.params.text("protocolVersion")
 	if revision == modern || !slices.Contains(revisions, revision) {
 		revision = revisions[1]
@@ -306,10 +377,13 @@ func (q *request) initialize() error {
 		return err
 	}
 	c := client{User: q.User, Revision: revision, Nonce: rand.Text()}
-	if c.Revision != "2025-03-26" {
+	if c.Revision != batching {
 		c.setCapabilities(q.params.object("capabilities"))
 	}
 	c.URLs = c.URLs && c.Revision == revisions[1]
+	if c.Revision == revisions[1] && q.server == "" {
+		capabilities["tasks"] = map[string]any{"list": struct{}{}, "cancel": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}
+	}
 	q.out.w.Header().Set("Mcp-Session-Id", q.signer.sign(sessionToken, c))
 	return q.reply(quote(map[string]any{"protocolVersion": revision, "capabilities": capabilities, "serverInfo": q.info()}))
 }
@@ -319,6 +393,9 @@ func (q *request) discover() error {
 	capabilities, err := q.capabilities()
 	if err != nil {
 		return err
+	}
+	if q.server == "" {
+		capabilities["extensions"] = map[string]any{tasksExtension: struct{}{}}
 	}
 	return q.reply(quote(map[string]any{
 		"supportedVersions": revisions, "capabilities": capabilities, "ttlMs": ttl.Milliseconds(), "cacheScope": "private",

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,13 +56,19 @@ func (l list) serve(q *request) error {
 	var entries []string
 	var next string
 	var err error
-	if q.server != "" {
+	switch {
+	case l.key == toolList.key && q.search:
+		entries = slices.Collect(strictjson.Items(strictjson.Compact(searchDefinitions)))
+	case q.server != "":
 		entries, next, err = l.page(q, q.Context(), q.server, cursor)
-	} else {
+	default:
 		entries, next, err = l.pageOfAll(q, cursor)
 	}
 	if err != nil {
 		return err
+	}
+	if l.key == toolList.key && q.server == "" && cursor == "" {
+		entries = slices.AppendSeq(entries, strictjson.Items(strictjson.Compact(ownDefinitions)))
 	}
 	result := `{"` + l.key + `":` + strictjson.Array(entries)
 	if next != "" {
@@ -90,7 +97,7 @@ func (l list) pageOfAll(q *request, cursor string) (entries []string, next strin
 	for len(servers) > 0 && servers[0] < first {
 		servers = servers[1:]
 	}
-	pages := l.firstPages(q, servers, first, token)
+	pages := l.pages(q, servers, first, token, false)
 	for i, server := range servers {
 		for _, entry := range pages[i].entries {
 			if renamed, ok := rename(entry, l.named, server); ok {
@@ -110,10 +117,11 @@ func (l list) pageOfAll(q *request, cursor string) (entries []string, next strin
 type listPage struct {
 	entries []string
 	next    string
+	err     error
 }
 
-// firstPages returns the first page of each server's list, or the one of the token for the server first.
-func (l list) firstPages(q *request, servers []string, first, token string) []listPage {
+// pages returns the first page of each server's list, or the one of the token for the server first. If whole is set, it returns the whole lists.
+func (l list) pages(q *request, servers []string, first, token string, whole bool) []listPage {
 	pages := make([]listPage, len(servers))
 	var group errgroup.Group
 	group.SetLimit(listsAtOnce)
@@ -121,16 +129,19 @@ func (l list) firstPages(q *request, servers []string, first, token string) []li
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(q.Context(), listWait)
 			defer cancel()
-			from := ""
+			p := &pages[i]
 			if server == first {
-				from = token
+				p.next = token
 			}
-			entries, next, err := l.page(q, ctx, server, from)
-			if err != nil {
-				q.cfg.Log.WarnContext(ctx, "a server is left out of a list", "mcp_id", server, "list", l.key, "error", err)
-				return nil
+			for more := true; more; more = whole && p.err == nil && p.next != "" {
+				var entries []string
+				entries, p.next, p.err = l.page(q, ctx, server, p.next)
+				p.entries = append(p.entries, entries...)
 			}
-			pages[i] = listPage{entries, next}
+			if p.err != nil {
+				q.cfg.Log.WarnContext(ctx, "a server is left out of a list", "mcp_id", server, "list", l.key, "error", p.err)
+				*p = listPage{err: p.err}
+			}
 			return nil
 		})
 	}

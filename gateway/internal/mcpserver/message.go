@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -109,23 +110,13 @@ func (f fields) object(key string) fields {
 
 func (f fields) has(key string) bool { return !strictjson.Absent(f[key]) }
 
-// parse reads a message. Batches are refused: they left MCP with 2025-06-18.
-func parse(body []byte) (m message, err *rpcError) {
-	if err := strictjson.Check(body, strictjson.Rules{MaxDepth: strictjson.Wire.MaxDepth}); err != nil {
-		return m, errorf(parseError, "the body is not JSON: %v", err)
-	}
-	if strictjson.Kind(body) == "array" {
-		return m, errorf(invalidRequest, "the body is a batch; send one message per request")
-	}
-	members, failed := strictjson.MemberMap([]byte(strings.TrimSpace(string(body))))
+// parse reads a message, which is JSON.
+func parse(text []byte) (m message, err *rpcError) {
+	members, failed := strictjson.MemberMap(bytes.TrimSpace(text))
 	if failed != nil {
 		return m, errorf(invalidRequest, "the body is not a JSON-RPC message: %v", failed)
 	}
-	return read(members)
-}
-
-// read reads a message from its members.
-func read(all fields) (m message, err *rpcError) {
+	all := fields(members)
 	if id := all["id"]; all.has("id") {
 		if k := strictjson.Kind(id); k != "string" && k != "number" || len(id) > maxToken {
 			return m, errorf(invalidRequest, "the id is neither a short string nor a number")

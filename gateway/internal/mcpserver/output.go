@@ -1,7 +1,9 @@
 package mcpserver
 
 import (
+	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"pawl.dev/services/strictjson"
@@ -12,7 +14,9 @@ type output struct {
 	w             http.ResponseWriter
 	acceptsStream bool
 	streaming     bool
-	err           error // of a failed write: the client is gone
+	batch         bool     // there are several messages before the end
+	answers       [][]byte // of a batch, before there is a stream
+	err           error    // of a failed write: the client is gone
 }
 
 // open begins a stream, once, and reports whether there is one.
@@ -26,6 +30,9 @@ func (o *output) open() bool {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx
 	o.w.WriteHeader(http.StatusOK)
+	for _, answer := range o.answers {
+		o.send(answer)
+	}
 	return true
 }
 
@@ -43,10 +50,25 @@ func (o *output) beat() {
 	}
 }
 
-// end sends the last message. The status counts if there is no stream.
+// endBatch sends the answers to a batch if there is no stream that had them.
+func (o *output) endBatch() {
+	switch o.batch = false; {
+	case o.streaming:
+	case o.answers == nil:
+		o.w.WriteHeader(http.StatusAccepted)
+	default:
+		o.end(http.StatusOK, slices.Concat([]byte("["), bytes.Join(o.answers, []byte(",")), []byte("]")))
+	}
+}
+
+// end sends the last message, or an answer to one of a batch. The status counts if there is neither a stream nor a batch.
 func (o *output) end(status int, message []byte) {
-	if o.streaming {
+	switch {
+	case o.streaming:
 		o.send(message)
+		return
+	case o.batch:
+		o.answers = append(o.answers, message)
 		return
 	}
 	h := o.w.Header()

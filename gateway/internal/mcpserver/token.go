@@ -57,15 +57,17 @@ type client struct {
 	Revision string `json:"rev,omitempty"`
 	Forms    bool   `json:"forms,omitempty"` // it can ask its user to fill in a form
 	URLs     bool   `json:"urls,omitempty"`  // it can ask its user to open an address
+	Tasks    bool   `json:"tasks,omitempty"` // it knows the extension for tasks, since 2026-07-28
 	Nonce    string `json:"nonce,omitempty"` // of the session; empty: there is none
 }
 
-// question names a question of a running call, in a stateToken or a questionToken.
+// question names a question of a running call or of a task, in a stateToken or a questionToken.
 type question struct {
 	User  string `json:"user,omitempty"`
-	Call  string `json:"call"`
-	Input string `json:"input"`
-	Hash  string `json:"hash,omitempty"` // of server, tool and arguments
+	Call  string `json:"call,omitempty"`  // that asks, or that follows the task
+	Task  string `json:"task,omitempty"`  // that asks; empty: the call
+	Input string `json:"input,omitempty"` // of the call, or the wait of the task; empty: all of the task
+	Hash  string `json:"hash,omitempty"`  // of server, tool and arguments
 }
 
 // name returns the question's name in inputRequests: the server's own if the pool has added the round to it (r1:name).

@@ -93,9 +93,22 @@ func (a *answer) read(m proto.Message) (answerDelta, error) {
 	if p.pawl != nil {
 		a.pawl = p.pawl
 	}
-	d := answerDelta{ReasoningContent: p.reasoning}
-	if p.text != "" {
-		d.Content = &p.text
+	d := answerDelta{ReasoningContent: p.note}
+	if c := p.started; c != nil {
+		d.ReasoningContent += "Calls " + c.tool + " " + c.input + "\n"
+	}
+	if c := p.ended; c != nil && c.failure != "" {
+		d.ReasoningContent += c.tool + " failed: " + c.failure + "\n"
+	}
+	text := p.text
+	if p.begins {
+		text = "\n\n" + text
+	}
+	if p.asks != nil {
+		text += p.asks.text
+	}
+	if text != "" {
+		d.Content = &text
 	}
 	if c := p.call; c != nil {
 		index := a.calls

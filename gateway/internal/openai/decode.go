@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"errors"
 	"reflect"
 	"regexp"
@@ -44,13 +45,18 @@ func name(param string) string {
 
 var index = regexp.MustCompile(`\.(\d+)`)
 
-// path returns a JSON pointer as a path such as messages[0].content.
+// path returns a JSON pointer as a path such as messages[0].content, or the beginning of it: the client chooses names and depth.
 func path(p jsontext.Pointer) string {
+	const longest = 200
 	var tokens []string
 	for token := range p.Tokens() {
 		tokens = append(tokens, token)
 	}
-	return index.ReplaceAllString(strings.Join(tokens, "."), "[$1]")
+	text := index.ReplaceAllString(strings.Join(tokens, "."), "[$1]")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return text
 }
 
 func kindName(t reflect.Type) string {
@@ -77,16 +83,30 @@ type contents []contentPart
 
 // contentPart is a part of a message.
 type contentPart struct {
-	Type     string `json:"type"`
-	Text     string `json:"text"`
-	Refusal  string `json:"refusal"`
-	ImageURL struct {
-		URL string `json:"url"`
-	} `json:"image_url"`
+	Type       string   `json:"type"`
+	Text       string   `json:"text"`
+	Refusal    string   `json:"refusal"`
+	ImageURL   imageURL `json:"image_url"`
 	InputAudio struct {
 		Data   string `json:"data"`
 		Format string `json:"format"`
 	} `json:"input_audio"`
+}
+
+// imageURL is the URL of a picture: a string, or an object with it.
+type imageURL string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *imageURL) UnmarshalJSON(data []byte) error {
+	var object struct {
+		URL string `json:"url"`
+	}
+	if jsontext.Value(data).Kind() != '{' {
+		return json.Unmarshal(data, (*string)(u))
+	}
+	err := json.Unmarshal(data, &object)
+	*u = imageURL(object.URL)
+	return err
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -122,10 +142,10 @@ func (s *stops) UnmarshalJSON(data []byte) error {
 	return errors.New("it has to be a string or an array of strings")
 }
 
-// toolChoice says which tools the model may or must call: a word, or an object that names a function.
+// toolChoice says which tools the model may or must call: a word, or an object that names a function, or a tool of an MCP server.
 type toolChoice struct {
 	mode string // auto, none, required; "": not set
-	name string // of the function that must be called
+	name string // of the function that must be called, or the id of a tool
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -140,16 +160,20 @@ func (c *toolChoice) UnmarshalJSON(data []byte) error {
 		Type     string `json:"type"`
 		Function struct {
 			Name string `json:"name"`
-		} `json:"function"`
+		} `json:"function"` // in chat completions
+		Name        string `json:"name"`
+		ServerLabel string `json:"server_label"`
 	}
-	if err := json.Unmarshal(data, &object); err != nil || object.Type != "function" || object.Function.Name == "" {
-		return errors.New(`it has to be "auto", "none", "required" or {"type": "function", "function": {"name": …}}`)
+	err := json.Unmarshal(data, &object)
+	switch c.name = cmp.Or(object.Function.Name, object.Name); {
+	case err == nil && object.Type == "function" && c.name != "":
+	case err == nil && object.Type == "mcp" && object.ServerLabel != "" && object.Name != "":
+		c.name = object.ServerLabel + "/" + object.Name
+	default:
+		return errors.New(`it has to be "auto", "none", "required", an object of the type "function" with a name, or {"type": "mcp", "server_label": …, "name": …}`)
 	}
-	c.name = object.Function.Name
 	return nil
 }
 
-// at returns the path of a member of an array's object.
-func at(array string, i int, member string) string {
-	return array + "[" + strconv.Itoa(i) + "]." + member
-}
+// at returns the path of an array's element.
+func at(array string, i int) string { return array + "[" + strconv.Itoa(i) + "]" }

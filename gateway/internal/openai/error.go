@@ -47,6 +47,7 @@ var modelErrors = map[string]struct {
 var codeNames = map[string]string{
 	"UNAUTHENTICATED": "invalid_api_key", "RATE_LIMITED": "rate_limit_exceeded", "BUDGET_EXCEEDED": "insufficient_quota",
 	"ROUTE_NOT_FOUND": "unknown_url", "AGENT_NOT_FOUND": "model_not_found", "INVALID_REQUEST": "invalid_value",
+	"TASK_NOT_FOUND": "response_not_found",
 }
 
 // fromProblem returns the error of a problem and its HTTP status.
@@ -78,15 +79,25 @@ func fromProblem(p problem.Problem) (int, apiError) {
 	return status, e
 }
 
-// parameters replaces the names of fields of CompletionService by those of the OpenAI API.
-var parameters = strings.NewReplacer("completion.", "", "max_output_tokens", "max_completion_tokens", "stop_sequences", "stop",
+// chatParameters replaces the names of fields of CompletionService by those of chat completions.
+var chatParameters = strings.NewReplacer("completion.", "", "max_output_tokens", "max_completion_tokens", "stop_sequences", "stop",
 	"output_schema_json", "response_format", "input_schema_json", "parameters", "tool_choice_name", "tool_choice", "mcp_ids", "pawl.mcp_ids")
+
+// responseParameters does so for responses, also for those of chat completions.
+var responseParameters = strings.NewReplacer("completion.", "", "messages", "input", "stop_sequences", "stop", "response_format.json_schema", "text.format",
+	"response_format", "text.format", "output_schema_json", "text.format", "input_schema_json", "parameters", "tool_choice_name", "tool_choice",
+	"allowed_tool_ids", "allowed_tools", "mcp_ids", "tools", "task.goal", "input")
 
 // retryHeader tells the SDKs whether to repeat a request that failed.
 const retryHeader = "X-Should-Retry"
 
-// fail answers with an error.
-func fail(w http.ResponseWriter, err error) {
+// fail answers a request for a chat completion, or about models, with an error.
+func fail(w http.ResponseWriter, err error) { failWith(w, err, chatParameters) }
+
+// failResponse answers a request for or about a response with an error.
+func failResponse(w http.ResponseWriter, err error) { failWith(w, err, responseParameters) }
+
+func failWith(w http.ResponseWriter, err error, parameters *strings.Replacer) {
 	p := problem.From(err)
 	status, e := fromProblem(p)
 	from := errs.From(err) // a problem has the fields' names in REST

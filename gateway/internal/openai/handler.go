@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -37,27 +39,47 @@ func New(conns rest.Conns, api *rest.Handler, streams *stream.Handler) *Handler 
 
 // ServeHTTP serves a request below Base.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := strings.TrimPrefix(r.URL.Path, Base)
-	id, isModel := strings.CutPrefix(path, "/models/")
-	method, serve := http.MethodGet, func(w http.ResponseWriter, r *http.Request) { h.model(w, r, id) }
-	switch {
-	case path == "/models":
-		serve = h.models
-	case path == "/chat/completions":
-		method, serve = http.MethodPost, h.chat
-	case !isModel || id == "":
+	methods := h.route(strings.TrimPrefix(r.URL.Path, Base))
+	if methods == nil {
 		fail(w, errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND,
-			"there is no %s %s here; Pawl serves models and chat/completions of the OpenAI API below %s", r.Method, strings.ToValidUTF8(r.URL.Path, "�"), Base))
+			"there is no %s %s here; Pawl serves models, chat/completions and responses of the OpenAI API below %s", r.Method, strings.ToValidUTF8(r.URL.Path, "�"), Base))
 		return
 	}
-	if r.Method != method {
-		w.Header().Set("Allow", method)
-		p := problem.New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND, "%s takes %s, not %s", r.URL.Path, method, r.Method)
-		status, e := fromProblem(p)
-		write(w, status, errorBody{e})
+	if serve, ok := methods[r.Method]; ok {
+		serve(w, r)
 		return
 	}
-	serve(w, r)
+	allowed := strings.Join(slices.Sorted(maps.Keys(methods)), ", ")
+	w.Header().Set("Allow", allowed)
+	p := problem.New(http.StatusMethodNotAllowed, commonv1.ErrorReason_ERROR_REASON_ROUTE_NOT_FOUND, "%s takes %s, not %s", r.URL.Path, allowed, r.Method)
+	status, e := fromProblem(p)
+	write(w, status, errorBody{e})
+}
+
+// route returns what serves a path, by method; nil if there is no such path.
+func (h *Handler) route(path string) map[string]http.HandlerFunc {
+	if id, ok := strings.CutPrefix(path, "/models/"); ok && id != "" {
+		return map[string]http.HandlerFunc{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { h.model(w, r, id) }}
+	}
+	if id, ok := strings.CutPrefix(path, "/responses/"); ok && id != "" {
+		_, part, _ := strings.Cut(id, "/")
+		path = "/responses/{id}/" + part
+	}
+	switch path {
+	case "/models":
+		return map[string]http.HandlerFunc{http.MethodGet: h.models}
+	case "/chat/completions":
+		return map[string]http.HandlerFunc{http.MethodPost: h.chat}
+	case "/responses":
+		return map[string]http.HandlerFunc{http.MethodPost: h.createResponse}
+	case "/responses/{id}/":
+		return map[string]http.HandlerFunc{http.MethodGet: h.getResponse, http.MethodDelete: h.deleteResponse}
+	case "/responses/{id}/cancel":
+		return map[string]http.HandlerFunc{http.MethodPost: h.cancelResponse}
+	case "/responses/{id}/input_items":
+		return map[string]http.HandlerFunc{http.MethodGet: h.inputOf}
+	}
+	return nil
 }
 
 // call is what a request becomes: a call of a service, and how to read its messages.
@@ -79,41 +101,65 @@ var completions = pipelinev1.File_pawl_pipeline_v1_completion_proto.Services().B
 // tasks is the service that answers for agents.
 var tasks = executorv1.File_pawl_executor_v1_executor_service_proto.Services().ByName("ExecutorService")
 
-// chat serves POST /chat/completions.
-func (h *Handler) chat(w http.ResponseWriter, r *http.Request) {
-	r, body, held, ok := h.api.Receive(w, r, rest.Incoming{
-		Conn: h.conns.Executor, MaxBody: int64(serve.MaxRequest(completions.Methods().ByName("StreamComplete"))), Streams: true, Fail: fail,
-	})
+// received is a request whose caller is known and whose body was read.
+type received struct {
+	*http.Request
+	body []byte
+	held *serve.Holding
+}
+
+// receive has a request received and answered, and answers it with the error that serve returns.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, in rest.Incoming, serve func(received) error) {
+	in.Conn = h.conns.Executor
+	r, body, held, ok := h.api.Receive(w, r, in)
 	if !ok {
 		return
 	}
 	defer held.Release()
-	q, err := readChat(body, r.Header)
-	if err != nil {
-		fail(w, err)
-		return
+	if err := serve(received{r, body, held}); err != nil {
+		in.Fail(w, err)
 	}
-	c, err := h.callOf(q, r)
-	if err != nil {
-		fail(w, err)
-		return
+}
+
+// asking returns how a request that asks a model or an agent is taken.
+func asking(fail func(http.ResponseWriter, error)) rest.Incoming {
+	return rest.Incoming{MaxBody: int64(serve.MaxRequest(completions.Methods().ByName("StreamComplete"))), Streams: true, Fail: fail}
+}
+
+// dontRepeat tells the client not to repeat a request that creates a task, unless a key names the request: a repetition would create another one.
+func dontRepeat(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Idempotency-Key") == "" {
+		w.Header().Set(retryHeader, "false")
 	}
-	if strings.HasPrefix(q.Model, agentPrefix) && r.Header.Get("Idempotency-Key") == "" {
-		w.Header().Set(retryHeader, "false") // a repetition would create another task
-	}
-	held.Shrink(serve.CallBytes(true, int64(proto.Size(c.In))))
-	a := newAnswer(q.Model, c.source)
-	if q.Stream {
-		c.Framing = &chunks{answer: a, includeUsage: q.StreamOptions.IncludeUsage}
-		h.streams.Serve(w, r, c.Call)
-		return
-	}
-	out, err := a.whole(r.Context(), c.Call)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	write(w, http.StatusOK, out)
+}
+
+// chat serves POST /chat/completions.
+func (h *Handler) chat(w http.ResponseWriter, r *http.Request) {
+	h.receive(w, r, asking(fail), func(r received) error {
+		q, err := readChat(r.body, r.Header)
+		if err != nil {
+			return err
+		}
+		c, err := h.callOf(q, r.Request)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(q.Model, agentPrefix) {
+			dontRepeat(w, r.Request)
+		}
+		r.held.Shrink(serve.CallBytes(true, int64(proto.Size(c.In))))
+		a := newAnswer(q.Model, c.source)
+		if q.Stream {
+			c.Framing = &chunks{answer: a, includeUsage: q.StreamOptions.IncludeUsage}
+			h.streams.Serve(w, r.Request, c.Call)
+			return nil
+		}
+		out, err := a.whole(r.Context(), c.Call)
+		if err == nil {
+			write(w, http.StatusOK, out)
+		}
+		return err
+	})
 }
 
 // callOf returns the call for a request: of CompletionService for a model, of ExecutorService for an agent.

@@ -30,41 +30,33 @@ type model struct {
 
 // models serves GET /models.
 func (h *Handler) models(w http.ResponseWriter, r *http.Request) {
-	r, _, held, ok := h.api.Receive(w, r, rest.Incoming{Conn: h.conns.Executor, Fail: fail})
-	if !ok {
-		return
-	}
-	defer held.Release()
-	list, err := h.listModels(r.Context(), "")
-	if err == nil {
-		list, err = h.addAgents(r.Context(), list)
-	}
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	write(w, http.StatusOK, struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{"list", list})
+	h.receive(w, r, rest.Incoming{Fail: fail}, func(r received) error {
+		list, err := h.listModels(r.Context(), "")
+		if err == nil {
+			list, err = h.addAgents(r.Context(), list)
+		}
+		if err == nil {
+			write(w, http.StatusOK, struct {
+				Object string  `json:"object"`
+				Data   []model `json:"data"`
+			}{"list", list})
+		}
+		return err
+	})
 }
 
 // model serves GET /models/{id}.
 func (h *Handler) model(w http.ResponseWriter, r *http.Request, id string) {
-	r, _, held, ok := h.api.Receive(w, r, rest.Incoming{Conn: h.conns.Executor, Fail: fail})
-	if !ok {
-		return
-	}
-	defer held.Release()
-	m, err := h.find(r.Context(), id)
-	if code := status.Code(err); code == codes.NotFound || code == codes.InvalidArgument {
-		err = noModel("%s", errs.From(err).Message)
-	}
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	write(w, http.StatusOK, m)
+	h.receive(w, r, rest.Incoming{Fail: fail}, func(r received) error {
+		m, err := h.find(r.Context(), id)
+		if code := status.Code(err); code == codes.NotFound || code == codes.InvalidArgument {
+			err = noModel("%s", errs.From(err).Message)
+		}
+		if err == nil {
+			write(w, http.StatusOK, m)
+		}
+		return err
+	})
 }
 
 func (h *Handler) find(ctx context.Context, id string) (*model, error) {

@@ -51,6 +51,7 @@ type pawlOptions struct {
 }
 
 type chatMessage struct {
+	path       string     // in the request
 	Role       string     `json:"role"`
 	Content    contents   `json:"content"`
 	ToolCalls  []chatCall `json:"tool_calls"`
@@ -71,16 +72,34 @@ type functionCall struct {
 }
 
 type chatTool struct {
-	Type     string `json:"type"`
-	Function struct {
-		Name        string         `json:"name"`
-		Description string         `json:"description"`
-		Parameters  jsontext.Value `json:"parameters"`
-	} `json:"function"`
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+// function is a tool of the client.
+type function struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	Parameters  jsontext.Value `json:"parameters"`
 }
 
 // mcpHeader names the servers whose tools the model may call, for clients that can set a header but not a member of the body.
 const mcpHeader = "Pawl-Mcp-Ids"
+
+// readHeader takes the servers from the header if the body names none.
+func (o *pawlOptions) readHeader(header http.Header) {
+	if len(o.McpIDs) > 0 {
+		return
+	}
+	for id := range strings.SplitSeq(header.Get(mcpHeader), ",") {
+		if id = strings.TrimSpace(id); id != "" {
+			o.McpIDs = append(o.McpIDs, id)
+		}
+	}
+}
+
+// isSet reports whether a member has a value.
+func isSet(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
 
 // readChat reads a request.
 func readChat(body []byte, header http.Header) (*chatRequest, error) {
@@ -88,14 +107,10 @@ func readChat(body []byte, header http.Header) (*chatRequest, error) {
 	if err := decode(body, q); err != nil {
 		return nil, err
 	}
-	if len(q.Pawl.McpIDs) == 0 {
-		for id := range strings.SplitSeq(header.Get(mcpHeader), ",") {
-			if id = strings.TrimSpace(id); id != "" {
-				q.Pawl.McpIDs = append(q.Pawl.McpIDs, id)
-			}
-		}
+	q.Pawl.readHeader(header)
+	for i := range q.Messages {
+		q.Messages[i].path = at("messages", i)
 	}
-	isSet := func(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
 	switch {
 	case q.Model == "":
 		return nil, invalid("model", "you must provide a model; GET /openai/v1/models lists them")
@@ -162,7 +177,7 @@ var toolChoices = map[string]plannerv1.ModelToolChoice{
 func (q *chatRequest) addTools(in *pipelinev1.CompleteRequest) error {
 	for i, t := range q.Tools {
 		if t.Type != "function" {
-			return invalid(at("tools", i, "type"), "`tools[%d].type` is %.50q; only tools of the type \"function\" can be offered to the model", i, t.Type)
+			return invalid(at("tools", i)+".type", "`tools[%d].type` is %.50q; only tools of the type \"function\" can be offered to the model", i, t.Type)
 		}
 		schema := string(t.Function.Parameters)
 		if t.Function.Parameters.Kind() == 'n' {
@@ -177,8 +192,8 @@ func (q *chatRequest) addTools(in *pipelinev1.CompleteRequest) error {
 // there, in their order.
 func (q *chatRequest) addMessages(in *pipelinev1.CompleteRequest) error {
 	var system []string
-	for i, m := range q.Messages {
-		parts, err := m.parts(i)
+	for _, m := range q.Messages {
+		parts, err := m.parts()
 		if err != nil {
 			return err
 		}
@@ -209,20 +224,20 @@ var roles = map[string]plannerv1.ModelRole{
 	"user": plannerv1.ModelRole_MODEL_ROLE_USER, "tool": plannerv1.ModelRole_MODEL_ROLE_USER, "assistant": plannerv1.ModelRole_MODEL_ROLE_ASSISTANT,
 }
 
-// parts returns the parts of the message at index i. Empty texts are left out, because providers refuse them.
-func (m *chatMessage) parts(i int) ([]*plannerv1.ModelPart, error) {
+// parts returns the parts of the message. Empty texts are left out, because providers refuse them.
+func (m *chatMessage) parts() ([]*plannerv1.ModelPart, error) {
 	if !slices.Contains([]string{"system", "developer", "user", "assistant", "tool"}, m.Role) {
-		return nil, invalid(at("messages", i, "role"), "`messages[%d].role` is %.50q; it may be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", i, m.Role)
+		return nil, invalid(m.path+".role", "`%s.role` is %.50q; it may be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"", m.path, m.Role)
 	}
 	var parts []*plannerv1.ModelPart
 	for j, c := range m.Content {
 		part, err := c.part()
 		switch {
 		case err != "":
-			return nil, invalid(at("messages", i, "content"), "`messages[%d].content[%d]` cannot be used: %s", i, j, err)
+			return nil, invalid(m.path+".content", "`%s.content[%d]` cannot be used: %s", m.path, j, err)
 		case part.GetText() == "" && part.GetImage() == nil && part.GetAudio() == nil:
 		case m.Role != "user" && part.GetText() == "":
-			return nil, invalid(at("messages", i, "content"), "`messages[%d].content[%d]` is a picture or sound; only the user can send one", i, j)
+			return nil, invalid(m.path+".content", "`%s.content[%d]` is a picture or sound; only the user can send one", m.path, j)
 		default:
 			parts = append(parts, part)
 		}
@@ -233,7 +248,7 @@ func (m *chatMessage) parts(i int) ([]*plannerv1.ModelPart, error) {
 	}
 	for j, c := range m.ToolCalls {
 		if m.Role != "assistant" || c.Type != "function" {
-			return nil, invalid(at("messages", i, "tool_calls"), "`messages[%d].tool_calls[%d]` has to be a call of the type \"function\" in a message of the assistant", i, j)
+			return nil, invalid(m.path+".tool_calls", "`%s.tool_calls[%d]` has to be a call of the type \"function\" in a message of the assistant", m.path, j)
 		}
 		call := &plannerv1.ModelToolCall{Id: c.ID, Name: c.Function.Name, InputJson: c.Function.Arguments}
 		parts = append(parts, &plannerv1.ModelPart{Part: &plannerv1.ModelPart_ToolCall{ToolCall: call}})
@@ -248,10 +263,10 @@ func (c *contentPart) part() (_ *plannerv1.ModelPart, problem string) {
 		return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: c.Text}}, ""
 	case "refusal":
 		return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Text{Text: c.Refusal}}, ""
-	case "image_url":
-		kind, encoded, found := strings.Cut(strings.TrimPrefix(c.ImageURL.URL, "data:"), ";base64,")
+	case "image_url", "input_image":
+		kind, encoded, found := strings.Cut(strings.TrimPrefix(string(c.ImageURL), "data:"), ";base64,")
 		data, err := base64.StdEncoding.DecodeString(encoded)
-		if !found || !strings.HasPrefix(c.ImageURL.URL, "data:") || err != nil {
+		if !found || !strings.HasPrefix(string(c.ImageURL), "data:") || err != nil {
 			return nil, "pictures are sent as data URLs, data:image/png;base64,…; Pawl loads none from addresses"
 		}
 		return &plannerv1.ModelPart{Part: &plannerv1.ModelPart_Image{Image: &plannerv1.ModelMedia{MimeType: kind, Data: data}}}, ""

@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -18,14 +20,34 @@ type source interface {
 
 // piece is a part of an answer. Its fields are empty if there is nothing of the kind.
 type piece struct {
-	text      string
-	reasoning string // what Pawl does, such as calls of tools
-	call      *plannerv1.ModelToolCall
-	finish    string // why the answer ended
-	model     string
-	usage     *commonv1.Usage
-	pawl      []byte // JSON of what the OpenAI API has no member for
-	err       error  // the answer failed
+	text    string
+	begins  bool   // the text is not a continuation of the one before
+	note    string // what Pawl does, for people
+	started *toolCall
+	ended   *toolCall
+	call    *plannerv1.ModelToolCall // of a tool of the client
+	asks    *question
+	stops   []string // the task waits for answers to these waits
+	finish  string   // why the answer ended
+	model   string
+	usage   *commonv1.Usage
+	pawl    []byte // JSON of what the OpenAI API has no member for
+	err     error  // the answer failed
+}
+
+// toolCall is a call of a tool of an MCP server.
+type toolCall struct {
+	id, tool, input string
+	wait            string // the wait that allowed it; "": none
+	output, failure string // of a call that has ended; a call with a failure has failed
+}
+
+// question is what a task asks a person.
+type question struct {
+	wait        string
+	text        string // says what is asked and how to answer
+	approval    bool   // the answer is yes or no
+	tool, input string // what is to be approved
 }
 
 // completionSource reads an answer of CompletionService.
@@ -40,16 +62,18 @@ func (s *completionSource) read(m proto.Message) piece {
 	response, _ := m.(*pipelinev1.StreamCompleteResponse)
 	switch e := response.GetEvent().(type) {
 	case *pipelinev1.StreamCompleteResponse_Text:
-		return piece{text: s.write(e.Text)}
+		p := piece{text: e.Text, begins: s.broken}
+		s.wrote, s.broken = true, false
+		return p
 	case *pipelinev1.StreamCompleteResponse_ToolCallStarted:
 		s.broken = s.wrote
-		return piece{reasoning: "Calls " + e.ToolCallStarted.GetToolId() + " " + e.ToolCallStarted.GetInputJson() + "\n"}
+		c := e.ToolCallStarted
+		return piece{started: &toolCall{id: c.GetId(), tool: c.GetToolId(), input: c.GetInputJson()}}
 	case *pipelinev1.StreamCompleteResponse_ToolCallEnded:
-		if e.ToolCallEnded.GetError() != nil {
-			return piece{reasoning: e.ToolCallEnded.GetToolId() + " failed: " + e.ToolCallEnded.GetError().GetErrMsg() + "\n"}
-		}
+		c := e.ToolCallEnded
+		return piece{ended: &toolCall{id: c.GetId(), tool: c.GetToolId(), output: c.GetResult(), failure: c.GetError().GetErrMsg()}}
 	case *pipelinev1.StreamCompleteResponse_Note:
-		return piece{reasoning: e.Note.GetText() + "\n"}
+		return piece{note: e.Note.GetText() + "\n"}
 	case *pipelinev1.StreamCompleteResponse_ToolCall:
 		if s.single && s.called {
 			return piece{}
@@ -62,20 +86,11 @@ func (s *completionSource) read(m proto.Message) piece {
 	return piece{}
 }
 
-// write returns the text to add: the replies of two rounds are separated.
-func (s *completionSource) write(text string) string {
-	if s.broken {
-		text = "\n\n" + text
-	}
-	s.wrote, s.broken = true, false
-	return text
-}
-
 func (s *completionSource) end(end *pipelinev1.CompleteResponse) piece {
-	p := piece{finish: finishes[end.GetStopReason()], model: end.GetModel(), usage: end.GetUsage()}
+	p := piece{finish: cmp.Or(finishes[end.GetStopReason()], "stop"), model: end.GetModel(), usage: end.GetUsage()}
 	if id := end.GetTaskId(); id != "" {
-		p.text = s.write("The task " + id + " continues this request and asks for the approval: `pawl show " + id + "`, or GET /v1/tasks/" + id + ".")
-		p.finish = "stop"
+		p.text = "The task " + id + " continues this request and asks for the approval: `pawl show " + id + "`, or GET /v1/tasks/" + id + "."
+		p.begins, p.finish = s.broken, "stop"
 	}
 	extra := &pipelinev1.CompleteResponse{ToolCalls: end.GetToolCalls(), Notes: end.GetNotes(), TaskId: end.GetTaskId(), LimitReached: end.GetLimitReached()}
 	if proto.Size(extra) > 0 {

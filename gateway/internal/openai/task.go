@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/errs"
+
+	"pawl.dev/gateway/internal/stream"
 )
 
 // task returns the request for a task of an agent. Its goal is the last message; the messages before it, which a task does not have, precede it there.
@@ -25,13 +28,13 @@ func (q *chatRequest) task(agent string, header http.Header) (*executorv1.RunTas
 	}
 	var before strings.Builder
 	for i, m := range q.Messages {
-		parts, err := m.parts(i)
+		parts, err := m.parts()
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range parts {
 			if p.GetImage() != nil || p.GetAudio() != nil {
-				return nil, invalid(at("messages", i, "content"), "`messages[%d].content` has a picture or sound; an agent's goal is text", i)
+				return nil, invalid(m.path+".content", "`%s.content` has a picture or sound; an agent's goal is text", m.path)
 			}
 		}
 		if text := m.Content.text(); text != "" && i < len(q.Messages)-1 {
@@ -47,7 +50,7 @@ func (q *chatRequest) task(agent string, header http.Header) (*executorv1.RunTas
 	}}, nil
 }
 
-// taskSource reads the events of a task until it ends or waits for a person.
+// taskSource reads the events of a task.
 type taskSource struct {
 	base     string // of links
 	answerID string
@@ -57,24 +60,38 @@ type taskSource struct {
 func (s *taskSource) read(m proto.Message) piece {
 	e, _ := m.(*executorv1.ExecutorEvent)
 	p := piece{usage: e.GetUsage()}
-	tool := e.GetFlow().GetStepName()
+	step := &toolCall{id: e.GetFlow().GetStepId(), tool: e.GetFlow().GetStepName(), wait: e.GetWaitId()}
 	switch data := e.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_PlanCreated:
 		for _, t := range data.PlanCreated.GetPlan().GetSubtasks() {
-			p.reasoning += "Plans: " + t.GetTitle() + "\n"
+			p.note += "Plans: " + t.GetTitle() + "\n"
 		}
 	case *executorv1.ExecutorEvent_Thought:
-		p.reasoning = data.Thought.GetText()
+		p.note = data.Thought.GetText()
 	case *executorv1.ExecutorEvent_StepInput:
-		p.reasoning = "Calls " + tool + " " + data.StepInput.GetInputJson() + "\n"
+		step.input, p.started = data.StepInput.GetInputJson(), step
+	case *executorv1.ExecutorEvent_StepOutput:
+		step.output, p.ended = outputText(data.StepOutput.GetOutputJson()), step
 	case *executorv1.ExecutorEvent_StepError:
-		p.reasoning = tool + " failed: " + data.StepError.GetError().GetErrMsg() + "\n"
+		step.failure, p.ended = data.StepError.GetError().GetErrMsg(), step
 	case *executorv1.ExecutorEvent_TextAdd:
-		p.text = s.write(data.TextAdd.GetAnswerId(), data.TextAdd.GetText())
+		s.write(&p, data.TextAdd.GetAnswerId(), data.TextAdd.GetText())
+	case *executorv1.ExecutorEvent_FlowStop:
+		p.stops = data.FlowStop.GetWaitIds()
+	default:
+		s.end(&p, e)
+	}
+	p.asks = s.question(e)
+	return p
+}
+
+// end reads an event that ends the task.
+func (s *taskSource) end(p *piece, e *executorv1.ExecutorEvent) {
+	switch data := e.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_FlowSuccess:
 		p.finish = "stop"
 		if s.answerID != data.FlowSuccess.GetAnswerId() {
-			p.text = s.write(data.FlowSuccess.GetAnswerId(), data.FlowSuccess.GetFullAnswer())
+			s.write(p, data.FlowSuccess.GetAnswerId(), data.FlowSuccess.GetFullAnswer())
 		}
 	case *executorv1.ExecutorEvent_FlowFailed:
 		p.finish = "stop"
@@ -82,50 +99,60 @@ func (s *taskSource) read(m proto.Message) piece {
 		case failed.GetFullAnswer() == "":
 			p.err = errs.New(codes.FailedPrecondition, failed.GetError().GetReason(), "the task %s failed: %s", e.GetTaskId(), failed.GetError().GetErrMsg())
 		case s.answerID != failed.GetAnswerId():
-			p.text = s.write(failed.GetAnswerId(), failed.GetFullAnswer())
+			s.write(p, failed.GetAnswerId(), failed.GetFullAnswer())
 		}
 	case *executorv1.ExecutorEvent_FlowCancel:
 		p.err = errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_CANCELLED, "the task %s was cancelled: %s", e.GetTaskId(), data.FlowCancel.GetReason())
 	}
-	if what := question(e); what != "" {
-		p.text = s.wait(e, what)
-	}
-	return p
 }
 
-// question returns what an event asks a person; "" if nothing.
-func question(e *executorv1.ExecutorEvent) string {
+// outputText returns the text of a step's output, or its JSON if it has none.
+func outputText(outputJSON string) string {
+	var output struct {
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal([]byte(outputJSON), &output); err != nil || output.Message == "" {
+		return outputJSON
+	}
+	return output.Message
+}
+
+// question returns what an event asks a person, or nil.
+func (s *taskSource) question(e *executorv1.ExecutorEvent) *question {
+	q := &question{wait: e.GetWaitId(), tool: e.GetFlow().GetStepName()}
+	var what string
 	switch data := e.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_PlanCreated:
-		if e.GetWaitId() != "" {
-			return "The plan needs to be confirmed."
+		if q.wait == "" {
+			return nil
+		}
+		what, q.approval, q.tool = "The plan needs to be confirmed.", true, "pawl/plan"
+		if plan, err := stream.JSON(data.PlanCreated.GetPlan()); err == nil {
+			q.input = string(plan)
 		}
 	case *executorv1.ExecutorEvent_StepWaitingForStart:
-		what := " needs approval"
-		if data.StepWaitingForStart.GetOutcomeUnknown() {
+		q.approval, q.input = !data.StepWaitingForStart.GetOutcomeUnknown(), data.StepWaitingForStart.GetInputJson()
+		what = " needs approval"
+		if !q.approval {
 			what = " was called, and it is not known whether it ran"
 		}
-		return e.GetFlow().GetStepName() + what + ", with the input `" + data.StepWaitingForStart.GetInputJson() + "`. " + data.StepWaitingForStart.GetRisk().GetReason()
+		what = q.tool + what + ", with the input `" + q.input + "`. " + data.StepWaitingForStart.GetRisk().GetReason()
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
-		return data.StepWaitingForParam.GetMessage()
+		what = data.StepWaitingForParam.GetMessage()
 	case *executorv1.ExecutorEvent_InputRequired:
-		return data.InputRequired.GetMessage() + " " + data.InputRequired.GetUrl()
+		what = data.InputRequired.GetMessage() + " " + data.InputRequired.GetUrl()
+	default:
+		return nil
 	}
-	return ""
-}
-
-// write returns the text to add. After a crash of the executor an answer begins again with another id.
-func (s *taskSource) write(answerID, text string) string {
-	if s.wrote && s.answerID != answerID {
-		text = "\n\n" + text
-	}
-	s.answerID, s.wrote = cmp.Or(answerID, s.answerID), true
-	return text
-}
-
-// wait returns the text for an event that opens a wait. The stream ends then.
-func (s *taskSource) wait(e *executorv1.ExecutorEvent, what string) string {
 	id := e.GetTaskId()
-	return s.write(s.answerID, strings.TrimSpace(what)+"\n\nThe task waits for you: answer with `pawl approve "+id+"` or `pawl reject "+id+"`, or by POST to "+
-		s.base+"/v1/tasks/"+id+":resume with the wait "+e.GetWaitId()+". ["+s.base+"/v1/tasks/"+id+"]("+s.base+"/v1/tasks/"+id+") shows the task.\n\n")
+	q.text = strings.TrimSpace(what) + "\n\nThe task waits for you: answer with `pawl approve " + id + "` or `pawl reject " + id + "`, or by POST to " +
+		s.base + "/v1/tasks/" + id + ":resume with the wait " + q.wait + ". [" + s.base + "/v1/tasks/" + id + "](" + s.base + "/v1/tasks/" + id + ") shows the task.\n\n"
+	s.wrote = true
+	return q
+}
+
+// write sets the text to add. After a crash of the executor an answer begins again with another id.
+func (s *taskSource) write(p *piece, answerID, text string) {
+	p.text, p.begins = text, s.wrote && s.answerID != answerID
+	s.answerID, s.wrote = cmp.Or(answerID, s.answerID), true
 }

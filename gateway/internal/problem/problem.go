@@ -94,7 +94,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
 	h.Set("Cache-Control", "no-store")
-	if p.Status == http.StatusUnauthorized {
+	if p.Status == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 		h.Set("WWW-Authenticate", `Bearer realm="pawl"`)
 	}
 	if p.RetryAfterSeconds > 0 {

@@ -60,7 +60,12 @@ type Call struct {
 	Framing Framing
 	// Fail answers with an error before the stream begins; nil: with a problem.
 	Fail func(http.ResponseWriter, error)
+	// Done reports, after a message was read, whether the client needs no further ones; nil: it needs all.
+	Done func() bool
 }
+
+// done reports whether no further messages are needed.
+func (c Call) done() bool { return c.Done != nil && c.Done() }
 
 // IsDocument reports whether an RPC answers with the pieces of one document: its messages have a single field of bytes.
 func IsDocument(rpc protoreflect.MethodDescriptor) bool {
@@ -96,7 +101,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, call Call) {
 		for range incoming {
 		}
 	}()
-	s := &session{w: w, framing: call.Framing, refuse: call.Fail, encoding: h.encoding, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
+	s := &session{w: w, framing: call.Framing, refuse: call.Fail, done: call.done, encoding: h.encoding, log: h.cfg.Log, emptyMeansEnded: resumed && follows(call.In)}
 	switch {
 	case call.Framing != nil:
 	case wantsSSE(r.Header):
@@ -197,7 +202,7 @@ func receive(messages grpc.ClientStream, output protoreflect.MessageType) receiv
 	return received{message: m, err: messages.RecvMsg(m)}
 }
 
-// Each calls each with the messages of the call, one after the other, and returns when the call has ended, or with the error of each.
+// Each calls each with the messages of the call, one after the other, and returns when the call has ended or is done, or with the error of each.
 func (c Call) Each(ctx context.Context, each func(proto.Message) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	incoming, err := startCall(ctx, c)
@@ -217,7 +222,7 @@ func (c Call) Each(ctx context.Context, each func(proto.Message) error) error {
 		case got.err != nil:
 			return got.err
 		}
-		if err := each(got.message); err != nil {
+		if err := each(got.message); err != nil || c.done() {
 			return err
 		}
 		got.written <- struct{}{}

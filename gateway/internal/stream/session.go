@@ -24,6 +24,7 @@ type session struct {
 	w        http.ResponseWriter
 	framing  Framing
 	refuse   func(http.ResponseWriter, error) // answers with an error before the header is written
+	done     func() bool                      // no further messages are needed
 	encoding chan struct{}                    // of the handler
 	log      *slog.Logger
 	// emptyMeansEnded is true for a resumed watch: if it ends without an event, its task had already ended, and the response is 204.
@@ -54,6 +55,10 @@ func (s *session) forward(got received) (done bool) {
 	s.writeHeader()
 	s.last.update(got.message)
 	s.write(frame)
+	if s.done() {
+		s.end()
+		return true
+	}
 	return false
 }
 
