@@ -133,7 +133,7 @@ func (s *Suite) buildServices(ctx context.Context) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.pool.Close)
-	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel, Models: s.cfg.Models, ModelTries: s.cfg.ModelTries}, planner.Deps{Log: s.log})
+	s.planner, err = planner.New(ctx, planner.Config{DefaultModel: s.cfg.DefaultModel, Models: s.cfg.Models, ModelTries: s.cfg.ModelTries, MaxModelRequests: s.cfg.MaxModelRequests}, planner.Deps{Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *Suite) buildServers(context.Context) (err error) {
 		return err
 	}
 	s.gateway, err = gateway.New(gateway.Config{
-		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Certificates: s.certs, Version: s.cfg.Version,
+		AllowHosts: s.cfg.AllowHosts, AllowOrigins: s.cfg.AllowOrigins, Authenticated: s.keys != nil, Issuers: s.keys.IssuerURLs, Certificates: s.certs, Version: s.cfg.Version,
 		Limits: s.cfg.Limits, Requests: s.requests,
 	}, gateway.Deps{Executor: s.conn, Pool: s.conn, Planner: s.conn, Log: s.log})
 	return err
@@ -244,6 +244,8 @@ type Config struct {
 	Limits serve.Limits `embed:"" group:"clients"`
 	// Executor configures the executor; New sets its data folder.
 	Executor executor.Config `embed:"" group:"limits"`
+	// MaxModelRequests bounds the concurrent requests of one user to models; 0: any number. The local user is not limited.
+	MaxModelRequests int `group:"limits" help:"Requests to models that one user may have running; 0 for any number." default:"64"`
 
 	// Pool configures the MCP pool; New sets its data folder, mcpServers files, workspace and version.
 	Pool mcppool.Config `kong:"-"`

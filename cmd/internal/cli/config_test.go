@@ -130,7 +130,7 @@ func TestUp(t *testing.T) {
 	w.golden("up", got)
 	want := suite.Config{
 		DataDir: w.data, HTTPAddr: "127.0.0.1:1", GRPCAddr: "127.0.0.1:2", KeysFile: root + "/keys.yaml", MCPConfigs: s.cfg.MCPConfigs,
-		Workspace: root, DefaultModel: "offline", ModelTries: 3, TLS: serve.TLS{ClientAuth: "require", MinVersion: "1.3"}, Limits: serve.Limits{}.WithDefaults(), Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
+		Workspace: root, DefaultModel: "offline", ModelTries: 3, MaxModelRequests: 64, TLS: serve.TLS{ClientAuth: "require", MinVersion: "1.3"}, Limits: serve.Limits{}.WithDefaults(), Executor: defaults(), Version: "v1.2.3", AllowHosts: []string{"h"}, AllowOrigins: []string{"o"},
 	}
 	if diff := cmp.Diff(want, s.cfg); diff != "" || len(s.cfg.MCPConfigs) != 1 {
 		t.Error(diff)
@@ -140,7 +140,7 @@ func TestUp(t *testing.T) {
 // defaults returns the executor's settings if no flag sets them (A18, A21, A28).
 func defaults() executor.Config {
 	return executor.Config{
-		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, MaxPosts: 30, Retention: 720 * time.Hour,
+		MaxRunning: 30, MaxRequests: 5, RequestWindow: 15 * time.Second, MaxPosts: 30, MaxCompletions: 64, Retention: 720 * time.Hour,
 		MaxSteps: 25, MaxFailedSteps: 3, MaxAttempts: 5, MaxRecoveries: 5, DrainTimeout: 8 * time.Second, WatchBytes: 64 << 20,
 	}
 }
@@ -187,8 +187,8 @@ func TestPoolSettings(t *testing.T) {
 	if diff := cmp.Diff(want, w.built()[0].cfg.Pool); diff != "" {
 		t.Errorf("pawl up: %s", diff)
 	}
-	if got := w.built()[0].cfg.Executor.DrainTimeout; got != time.Second {
-		t.Errorf("the executor drains for %v", got)
+	if got := w.built()[0].cfg.Executor; got.DrainTimeout != time.Second || got.Audit != audit {
+		t.Errorf("the executor drains for %v, and its audit is %q", got.DrainTimeout, got.Audit)
 	}
 	if diff := cmp.Diff(mcppool.Config{}, w.built()[1].cfg.Pool); diff != "" {
 		t.Errorf("inside a command: %s", diff)

@@ -35,6 +35,12 @@ func TestStore(t *testing.T) {
 	w.pawl("store", "check").expect(t, 0, "the journal is sound\n", "")
 	w.pawl("store", "check", "--json").expect(t, 0, `"problems": []`, "")
 	w.pawl("store", "compact").expect(t, 0, "the journal is compacted: ", "")
+	var sizes struct{ Before, After int64 }
+	compacted := w.pawl("store", "compact", "--json")
+	if file, err := os.Stat(filepath.Join(w.data, "journal.db")); json.Unmarshal([]byte(compacted.out), &sizes) != nil || err != nil ||
+		sizes.After != file.Size() || sizes.Before < sizes.After {
+		t.Errorf("%v: %s", err, compacted.whole())
+	}
 	var info struct {
 		Path   string
 		Size   int64

@@ -56,6 +56,7 @@ type UI struct {
 	LeaveNow bool
 
 	lines    *Lines
+	keys     *keys                    // of EditLines; nil: the lines of In are not edited
 	prompter atomic.Pointer[Prompter] // the newest one; nil: there is none
 }
 
@@ -86,108 +87,6 @@ func (u *UI) Lines() *Lines {
 		u.lines = NewLines(u.In)
 	}
 	return u.lines
-}
-
-// EditLines lets the person edit the lines of In, with a history (arrow keys), below the texts that are written to Out and Err. It does nothing unless these
-// are a terminal. The caller calls restore at the end. Ctrl-C is an interrupt, and Ctrl-D ends the input. Answers to questions do not become part of the history.
-func (u *UI) EditLines(prompt string) (restore func(), err error) {
-	in, isFile := u.In.(*os.File)
-	if !isFile || !u.InTTY || !u.OutTTY || !u.ErrTTY || u.Getenv("TERM") == "dumb" {
-		return func() {}, nil
-	}
-	state, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("set the terminal up: %w", err)
-	}
-	lines, out, errs, live, edit := u.lines, u.Out, u.Err, u.Live, u.Edit
-	if edit != nil {
-		u.Edit = func(ctx context.Context, text string) (string, error) { // the editor gets the terminal as it was
-			if err := term.Restore(int(in.Fd()), state); err != nil {
-				return "", fmt.Errorf("set the terminal up: %w", err)
-			}
-			edited, err := edit(ctx, text)
-			_, raw := term.MakeRaw(int(in.Fd()))
-			return edited, errors.Join(err, raw)
-		}
-	}
-	e := &editor{tty: struct {
-		io.Reader
-		io.Writer
-	}{keys{in, u.Signals}, u.Out}, prompt: prompt, size: terminalSize}
-	t := term.NewTerminal(e.tty, prompt)
-	t.History = &history{History: t.History, asking: func() bool { p := u.prompter.Load(); return p != nil && p.asking() }}
-	e.t.Store(t)
-	u.lines, u.Out, u.Err, u.Live = NewLines(e), e, e, false
-	return func() {
-		u.lines, u.Out, u.Err, u.Live, u.Edit = lines, out, errs, live, edit
-		_ = term.Restore(int(in.Fd()), state)
-		u.Printf("\n")
-	}, nil
-}
-
-// keys reads what a person types at a terminal in raw mode, and delivers Ctrl-C as an interrupt.
-type keys struct {
-	in      io.Reader
-	signals *Signals
-}
-
-// Read implements io.Reader.
-func (k keys) Read(p []byte) (int, error) {
-	const ctrlC = 3
-	n, err := k.in.Read(p)
-	kept := slices.DeleteFunc(p[:n], func(key byte) bool { return key == ctrlC })
-	if len(kept) < n {
-		k.signals.deliver(os.Interrupt)
-	}
-	return len(kept), err
-}
-
-// history holds the lines that a person typed, without answers to questions.
-type history struct {
-	term.History
-	asking func() bool
-}
-
-// Add implements term.History.
-func (h *history) Add(line string) {
-	if !h.asking() {
-		h.History.Add(line)
-	}
-}
-
-// editor reads the lines that a person edits at a terminal.
-type editor struct {
-	t      atomic.Pointer[term.Terminal]
-	tty    io.ReadWriter
-	prompt string
-	size   func() (columns, rows int)
-	rest   string // of the last line
-}
-
-// Write implements io.Writer: it writes above the line that the person edits.
-func (e *editor) Write(p []byte) (int, error) { return e.t.Load().Write(p) }
-
-// Read implements io.Reader.
-func (e *editor) Read(p []byte) (int, error) {
-	if e.rest == "" {
-		t := e.t.Load()
-		if columns, rows := e.size(); columns > 0 {
-			_ = t.SetSize(columns, rows) // it only measures
-		}
-		line, err := t.ReadLine()
-		if errors.Is(err, io.EOF) { // a Terminal reports Ctrl-D at each further ReadLine
-			next := term.NewTerminal(e.tty, e.prompt)
-			next.History = t.History
-			e.t.Store(next)
-		}
-		if err != nil && !errors.Is(err, term.ErrPasteIndicator) {
-			return 0, err
-		}
-		e.rest = line + "\n"
-	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
 }
 
 // Editor returns Edit wrapped so that interrupts go to the editor while it runs; nil if there is no editor.
@@ -376,6 +275,12 @@ func (l *Lines) Read(ctx context.Context) (string, error) {
 		l.pending = nil
 		return got.text, got.err
 	case <-ctx.Done():
+	}
+	select { // a line that came before the end of ctx is not left to the next question
+	case got := <-l.pending:
+		l.pending = nil
+		return got.text, got.err
+	default:
 		return "", ctx.Err()
 	}
 }

@@ -43,6 +43,7 @@ type PoolFlags struct {
 	MCPConfigs   struct{}      `kong:"-"`
 	Workspace    struct{}      `kong:"-"`
 	DrainTimeout struct{}      `kong:"-"`
+	Audit        struct{}      `kong:"-"`
 	Drain        time.Duration `name:"pool-drain-timeout" placeholder:"DURATION" help:"Like --drain-timeout, for calls made outside tasks (0 means 7s)."`
 }
 
@@ -80,7 +81,7 @@ func (c *UpCmd) config(h *Host, discovery discover.Config) (suite.Config, error)
 	cfg := c.Config
 	cfg.HTTPAddr, cfg.GRPCAddr, cfg.Version = strings.TrimSuffix(c.HTTPAddr, "none"), strings.TrimSuffix(c.GRPCAddr, "none"), h.Version
 	cfg.Pool = c.Pool.Config
-	cfg.Pool.DrainTimeout = c.Pool.Drain
+	cfg.Pool.DrainTimeout, cfg.Pool.Audit = c.Pool.Drain, cfg.Executor.Audit
 	var err error
 	if cfg.DataDir, err = discovery.Dir(); err != nil {
 		return cfg, err

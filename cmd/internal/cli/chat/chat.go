@@ -65,7 +65,27 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 			}
 		}
 	}
+	if err := t.postTypedAhead(ctx); err != nil {
+		return err
+	}
 	return t.run(ctx)
+}
+
+// postTypedAhead posts the lines that the person has typed before the open questions are asked.
+func (t *talk) postTypedAhead(ctx context.Context) error {
+	for n := 0; len(t.asked) > 0 && !t.ended; n-- {
+		if n == 0 {
+			n = t.u.TypedAhead()
+		}
+		if n == 0 {
+			break
+		}
+		text, err := t.u.Lines().Read(ctx)
+		if err := t.line(ctx, input{text, err}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // topic finds the topic to talk in, or creates one.
@@ -178,7 +198,7 @@ type talk struct {
 	interrupted  bool        // the person interrupted the agents, and has typed nothing since
 }
 
-// isOpen reports whether a message asks something that nobody has answered yet, as far as the person may see the task.
+// isOpen reports whether a message asks a question that is still unanswered, as far as the user may see the task.
 func (t *talk) isOpen(ctx context.Context, m *conversationv1.Message) bool {
 	if m.GetWait() == nil {
 		return false

@@ -23,6 +23,7 @@ type TopicsCmd struct {
 	Add     AddCmd     `cmd:"" group:"sub" help:"Add a person or an agent to a topic."`
 	Remove  RemoveCmd  `cmd:"" group:"sub" help:"Remove a participant from a topic."`
 	Archive ArchiveCmd `cmd:"" group:"sub" help:"Archive a topic: nothing more can be posted."`
+	Delete  DeleteCmd  `cmd:"" group:"sub" help:"Delete a topic with all its messages."`
 	Export  ExportCmd  `cmd:"" group:"sub" help:"Write everything about a topic as one JSON document."`
 }
 
@@ -112,7 +113,7 @@ func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error 
 	}
 	messages, err := last(ctx, s, topic.GetId(), c.Limit)
 	for _, m := range messages {
-		u.Printf("%s %s\n", st.Bold(ui.Line(m.GetSender())+":"), messageText(m))
+		u.Printf("%s %s\n", st.Bold(ui.Line(m.GetSender())+":"), ui.Text(m.GetText()))
 		for _, media := range m.GetMedia() {
 			u.Printf("  %s\n", ui.Line(mediaText(media)))
 		}
@@ -216,6 +217,19 @@ func (c *ArchiveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) err
 	}
 	topic, err = s.Topics.ArchiveTopic(ctx, &conversationv1.ArchiveTopicRequest{Id: topic.GetId()})
 	return u.Result(topic, err, "topic %s is archived", ui.ShortID(topic.GetId()))
+}
+
+// DeleteCmd is `pawl topics delete`.
+type DeleteCmd struct{ OneTopic }
+
+// Run deletes a topic.
+func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	topic, err := find(ctx, s, c.Topic)
+	if err != nil {
+		return err
+	}
+	res, err := s.Topics.DeleteTopic(ctx, &conversationv1.DeleteTopicRequest{Id: topic.GetId()})
+	return u.Result(res, err, "topic %s is deleted", ui.ShortID(topic.GetId()))
 }
 
 // ExportCmd is `pawl topics export`.

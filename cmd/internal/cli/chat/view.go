@@ -66,19 +66,11 @@ func (v *view) message(m *conversationv1.Message) {
 	case m.GetId() == v.reply:
 		v.end(m.GetId(), m.GetText())
 	default:
-		v.u.Printf("%s %s\n", v.who(m.GetSender()), messageText(m))
+		v.u.Printf("%s %s\n", v.who(m.GetSender()), ui.Text(m.GetText()))
 	}
 	for _, media := range m.GetMedia() {
 		v.remark("%s", mediaText(media))
 	}
-}
-
-// messageText returns the text of a message for people.
-func messageText(m *conversationv1.Message) string {
-	if m.GetText() == "" && m.GetAnsweredWaitId() != "" {
-		return "(answered the question)"
-	}
-	return ui.Text(m.GetText())
 }
 
 func (v *view) who(name string) string { return v.u.OutStyle().Bold(ui.Line(name) + ":") }

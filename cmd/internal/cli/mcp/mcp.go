@@ -40,6 +40,7 @@ type Cmd struct {
 	Read       ReadCmd       `cmd:"" group:"sub" help:"Read a resource."`
 	Prompts    PromptsCmd    `cmd:"" group:"sub" help:"List the prompts of a server."`
 	Prompt     PromptCmd     `cmd:"" group:"sub" help:"Show a prompt with its arguments filled in."`
+	Serve      ServeCmd      `cmd:"" group:"sub" help:"Serve your MCP servers to an MCP client on standard input and output."`
 	Workspace  WorkspaceCmd  `cmd:"" group:"sub" help:"Serve a folder as an MCP server on standard input and output."`
 }
 
