@@ -1,0 +1,3 @@
+module pawl.dev/tools/mutants
+
+go 1.26.0
