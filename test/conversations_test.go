@@ -47,10 +47,15 @@ func TestConversationCases(t *testing.T) {
 				people[name] = key(name, roles...)
 			}
 			var model atomic.Pointer[modeltest.Server] // of the case that runs
+			asServer := map[string]string{rig.ServerVariable: "1"}
 			config := modelsAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { model.Load().ServeHTTP(w, r) }), 128_000, "")
 			target := start(t, rig.Options{
 				Workspace: workspace(t), Models: config, Keys: path, Key: people["ann"], ServiceKey: key("executor", identity.RoleService),
-				Servers: map[string]any{"down": map[string]any{"command": filepath.Join(t.TempDir(), "nothing")}},
+				Servers: map[string]any{
+					"down":      map[string]any{"command": filepath.Join(t.TempDir(), "nothing")},
+					"dormant":   map[string]any{"command": os.Args[0], "env": asServer, "autoActivate": false},
+					"impatient": map[string]any{"command": os.Args[0], "env": asServer, "timeout": "300ms", "tools": map[string]any{"slow": map[string]any{"effect": "read"}}},
+				},
 			})
 			for i, protocol := range []string{"grpc", "rest"} {
 				clients := map[string]member{}
@@ -139,6 +144,7 @@ func (p *talk) turns() []modeltest.Turn {
 func (p *talk) run() {
 	ctx, cancel := context.WithTimeout(p.t.Context(), caseTimeout)
 	defer cancel()
+	defer func() { rejected(p.t, p.server) }()
 	p.begin(ctx)
 	for i, act := range p.GetActs() {
 		err := p.act(ctx, act)
@@ -149,7 +155,6 @@ func (p *talk) run() {
 		}
 	}
 	p.checkEnd(ctx)
-	rejected(p.t, p.server)
 }
 
 // begin makes the topic with its participants.
@@ -169,7 +174,9 @@ func (p *talk) begin(ctx context.Context) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		req.Participants = append(req.Participants, &conversationv1.Participant{Name: name, Who: &conversationv1.Participant_AgentId{AgentId: made.GetId()}})
+		req.Participants = append(req.Participants, &conversationv1.Participant{
+			Name: name, AvatarUrl: "https://example.com/" + name + ".png", Who: &conversationv1.Participant_AgentId{AgentId: made.GetId()},
+		})
 	}
 	var err error
 	if p.topic, err = ann.CreateTopic(ctx, req); err != nil {
@@ -194,6 +201,10 @@ func (p *talk) act(ctx context.Context, act *testcasev1.Act) (err error) {
 		_, err = by.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: id, ToMessageId: a.Rollback})
 	case *testcasev1.Act_Rename:
 		_, err = by.UpdateTopic(ctx, &conversationv1.Topic{Id: id, DisplayName: a.Rename})
+	case *testcasev1.Act_Archive:
+		_, err = by.ArchiveTopic(ctx, id, a.Archive)
+	case *testcasev1.Act_Delete:
+		err = by.DeleteTopic(ctx, id, a.Delete)
 	case *testcasev1.Act_Add:
 		_, err = by.AddParticipant(ctx, id, a.Add)
 	case *testcasev1.Act_Remove:
@@ -230,6 +241,7 @@ func (p *talk) resume(a *conversationv1.WaitAnswer) *executorv1.ResumeTaskReques
 func (p *talk) events(ctx context.Context, by member, agent, messages string, each func(*conversationv1.TopicEvent) bool) {
 	p.t.Helper()
 	after, about := p.seen[agent+messages], regexp.MustCompile(messages)
+	var newest *conversationv1.TopicEvent
 	if !p.GetFromStart() {
 		after = max(after, p.topic.GetLastSeq())
 	}
@@ -237,23 +249,34 @@ func (p *talk) events(ctx context.Context, by member, agent, messages string, ea
 		if e.GetSeq() != after+1 {
 			p.t.Errorf("event %d follows event %d", e.GetSeq(), after)
 		}
-		after = e.GetSeq()
+		after, newest = e.GetSeq(), e
 		if e.GetNewMessage().GetWait() != nil {
 			p.wait = e.GetNewMessage()
 		}
 		return agent != "" && e.GetAgent() != agent || !about.MatchString(e.GetMessageId()) || each(e)
 	})
 	if err != nil {
-		p.t.Fatalf("watching after event %d: %v", after, err)
+		p.t.Fatalf("watching after event %d (%v): %v", after, newest, err)
 	}
 	p.seen[agent+messages] = after
 }
 
-// until reads events until one is as described.
+// until reads events until one is as described. If the agent ends its work on the message otherwise, the case ends at once.
 func (p *talk) until(ctx context.Context, by member, want *conversationv1.TopicEvent) {
 	p.t.Helper()
+	about := cmp.Or(want.GetMessageId(), want.GetNewMessage().GetReplyTo())
 	p.events(ctx, by, want.GetAgent(), "", func(e *conversationv1.TopicEvent) bool {
-		return len(differences(want.ProtoReflect(), e.ProtoReflect())) > 0
+		if len(differences(want.ProtoReflect(), e.ProtoReflect())) == 0 {
+			return false
+		}
+		m, done := e.GetNewMessage(), e.GetStreamDone()
+		ext := m.GetExt().GetFields()
+		isReply := m != nil && want.GetNewMessage() != nil && m.GetWait() == nil && ext["mcp_error"] == nil && ext["tool_call"] == nil
+		isLast := isReply || e.GetAgentSilent() != nil || done.GetError() != "" && !done.GetRestarts()
+		if isLast && want.GetAgent() != "" && (about == "" || sameText(about, e.GetMessageId())) {
+			p.t.Fatalf("%v\nwant %v", e, want)
+		}
+		return true
 	})
 }
 
@@ -320,14 +343,18 @@ func difference(f protoreflect.FieldDescriptor, want, got protoreflect.Value) []
 	if f.Message() != nil {
 		return differences(want.Message(), got.Message())
 	}
-	same := want.Equal(got)
-	if pattern, is := strings.CutPrefix(want.String(), "~"); is && f.Kind() == protoreflect.StringKind {
-		same = regexp.MustCompile(pattern).MatchString(got.String())
-	}
-	if same {
+	if want.Equal(got) || f.Kind() == protoreflect.StringKind && sameText(want.String(), got.String()) {
 		return nil
 	}
 	return []string{fmt.Sprintf(" is %q, want %q", got, want)}
+}
+
+// sameText compares texts. If want begins with ~, the rest is a regular expression.
+func sameText(want, got string) bool {
+	if pattern, is := strings.CutPrefix(want, "~"); is {
+		return regexp.MustCompile(pattern).MatchString(got)
+	}
+	return want == got
 }
 
 // asked checks the newest request that the model got.

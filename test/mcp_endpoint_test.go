@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	"pawl.dev/services/identity"
 
 	"pawl.dev/test/rig"
@@ -75,12 +76,12 @@ func TestMCPEndpoint(t *testing.T) {
 	target := rig.InProcess(t, rig.Options{})
 	for _, revision := range []string{"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		for path, prefix := range map[string]string{"/mcp/t": "", "/mcp": "t__"} {
-			t.Run(revision+path, func(t *testing.T) { useEndpoint(t, target.HTTP+path, revision, prefix) })
+			t.Run(revision+path, func(t *testing.T) { useEndpoint(t, target, target.HTTP+path, revision, prefix) })
 		}
 	}
 }
 
-func useEndpoint(t *testing.T, address, revision, prefix string) {
+func useEndpoint(t *testing.T, target *rig.Target, address, revision, prefix string) {
 	file := filepath.Join(t.TempDir(), "effects")
 	var asked []string
 	allow := mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionAccept, Content: map[string]any{}}
@@ -110,7 +111,7 @@ func useEndpoint(t *testing.T, address, revision, prefix string) {
 	line := map[string]any{"path": file, "line": "one"}
 	text, failed := callEndpoint(t, c, prefix+"append", line)
 	if revision == "2025-03-26" { // without elicitation
-		wantRefused(t, file, text, failed)
+		wantPostponed(t, target, file, text, failed)
 		return
 	}
 	if content, err := os.ReadFile(file); failed || err != nil || string(content) != "one\n" {
@@ -126,8 +127,9 @@ func useEndpoint(t *testing.T, address, revision, prefix string) {
 	file += "2"
 	text, failed = callEndpoint(t, c, prefix+"append", map[string]any{"path": file, "line": "two"})
 	wantRefused(t, file, text, failed)
-	text, failed = callEndpoint(t, connect(t, address, revision, nil), prefix+"wipe", map[string]any{"path": file})
-	wantRefused(t, file, text, failed)
+	line["path"] = filepath.Join(t.TempDir(), "effects")
+	text, failed = callEndpoint(t, connect(t, address, revision, nil), prefix+"append", line)
+	wantPostponed(t, target, line["path"].(string), text, failed)
 }
 
 // wantRefused fails unless a call was refused because it needs an approval, and has done nothing.
@@ -141,10 +143,69 @@ func wantRefused(t *testing.T, file, text string, failed bool) {
 	}
 }
 
+// wantPostponed fails unless a call of append was not made, but waits for an approval as a task, which makes it once it is approved.
+func wantPostponed(t *testing.T, target *rig.Target, file, text string, failed bool) {
+	t.Helper()
+	wantRefused(t, file, text, failed)
+	_, rest, _ := strings.Cut(text, "pawl approve ")
+	id, _, _ := strings.Cut(rest, "`")
+	if !strings.Contains(text, target.HTTP+"/v1/tasks/"+id+":resume") {
+		t.Errorf("%q has no link", text)
+	}
+	tasks := rig.NewGRPC(target.Executor)
+	if err := tasks.Watch(t.Context(), id, 0, func(e *executorv1.ExecutorEvent) bool {
+		return e.GetFlow().GetExecutorStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	}); err != nil {
+		t.Fatal(err)
+	}
+	task, err := tasks.Get(t.Context(), id)
+	if err != nil || len(task.GetWaits()) != 1 || task.GetWaits()[0].GetToolId() != "t/append" || !strings.Contains(task.GetWaits()[0].GetInputJson(), `"line":"one"`) {
+		t.Fatalf("the task: %v, %v; want one that waits for the approval of t/append", task, err)
+	}
+	req := &executorv1.ResumeTaskRequest{Id: id, WaitId: task.GetWaits()[0].GetId(), Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
+	if _, err := tasks.Resume(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	c := connect(t, target.HTTP+"/mcp", "2025-11-25", nil)
+	if text, failed := callEndpoint(t, c, "resume_task", map[string]any{"task_id": id}); failed || text != "written" {
+		t.Errorf("resume_task: %q, failed %v", text, failed)
+	}
+	if content, err := os.ReadFile(file); err != nil || string(content) != "one\n" {
+		t.Errorf("the file has %q, %v", content, err)
+	}
+}
+
+// Arguments of a call that waits for its approval stay as they are: nothing in them is taken for a reference or a number.
+func TestMCPPostponedArguments(t *testing.T) {
+	target := rig.InProcess(t, rig.Options{})
+	arguments := `{"path":"/dev/null","line":"${goal} $${x} \ud83d\ude00 \u0041","odd key: {}":[12345678901234567890.10,null,{"${a}":"- b"}]}`
+	_, body, _ := post(t, target, "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"append","arguments":`+arguments+`}}`)
+	_, rest, _ := strings.Cut(body, "pawl approve ")
+	id, _, _ := strings.Cut(rest, "`")
+	tasks := rig.NewGRPC(target.Executor)
+	if err := tasks.Watch(t.Context(), id, 0, func(e *executorv1.ExecutorEvent) bool {
+		return e.GetFlow().GetExecutorStatus() != executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING
+	}); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	task, err := tasks.Get(t.Context(), id)
+	if err != nil || len(task.GetWaits()) != 1 {
+		t.Fatalf("%v, %v", task, err)
+	}
+	if got := task.GetWaits()[0].GetInputJson(); got != arguments {
+		t.Errorf("the task waits with %s, want %s", got, arguments)
+	}
+}
+
 // post sends a message to /mcp/t and returns the status and the response.
 func post(t *testing.T, target *rig.Target, key, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/mcp/t", strings.NewReader(body))
+	return postTo(t, target.HTTP+"/mcp/t", key, body, headers...)
+}
+
+func postTo(t *testing.T, address, key, body string, headers ...string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +245,9 @@ func TestMCPEndpointRefuses(t *testing.T) {
 	}{
 		"not JSON":        {"{", nil, 400, "-32700"},
 		"a number":        {"1", nil, 400, "-32600"},
-		"a batch":         {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, nil, 400, "-32600"},
+		"a batch":         {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, []string{version, "2025-06-18"}, 400, "-32600"},
+		"a modern batch":  {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, []string{version, "2026-07-28"}, 400, "-32600"},
+		"an empty batch":  {`[]`, nil, 400, "-32600"},
 		"a flood":         {"[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 1000) + "1]", nil, 400, "-32600"},
 		"deep":            {strings.Repeat("[", 100_000), nil, 400, "-32700"},
 		"a double key":    {`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, nil, 400, "-32600"},
@@ -224,6 +287,58 @@ func TestMCPEndpointRefuses(t *testing.T) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of another site: status %d, want 403", resp.StatusCode)
+	}
+}
+
+// The revision 2025-03-26 has batches: each request in it has its own answer, in an array or on a stream.
+// A session's calls have different ids: the pool refuses one that it has seen.
+func TestMCPBatch(t *testing.T) {
+	target := rig.InProcess(t, rig.Options{})
+	_, _, header := post(t, target, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{}}}`)
+	session := header.Get("Mcp-Session-Id")
+	echo := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello %[1]d"}}}`, id)
+	}
+	for name, tt := range map[string]struct {
+		batch, accept string
+		status        int
+		want          []string // the answers
+	}{
+		"requests": {
+			`[` + echo(1) + `,{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":2,"method":"no/such"},3,` + echo(4) + `]`, "application/json", 200,
+			[]string{`"id":1,"result":{"content":[{"type":"text","text":"hello 1"}]}`, `"id":2,"error":{"code":-32601`, `"id":null,"error":{"code":-32600`, `"id":4,"result"`},
+		},
+		"a stream": {
+			`[` + echo(5) + `,{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"slow","arguments":{"steps":5},"_meta":{"progressToken":"p"}}}]`, "text/event-stream", 200,
+			[]string{`"id":5,"result"`, `"progressToken":"p"`, `"id":6,"result"`},
+		},
+		"notifications": {`[{"jsonrpc":"2.0","method":"notifications/initialized"}]`, "application/json", 202, nil},
+		"initialize":    {`[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]`, "application/json", 200, []string{`"id":1,"error":{"code":-32600`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body, _ := post(t, target, "", tt.batch, "Mcp-Session-Id", session, "Accept", tt.accept)
+			var answers []string
+			if tt.accept == "application/json" && body != "" {
+				var raw []json.RawMessage
+				if err := json.Unmarshal([]byte(body), &raw); err != nil {
+					t.Fatalf("%s: %v", body, err)
+				}
+				for _, answer := range raw {
+					answers = append(answers, string(answer))
+				}
+			}
+			for line := range strings.Lines(body) {
+				if data, ok := strings.CutPrefix(line, "data: "); ok {
+					answers = append(answers, data)
+				}
+			}
+			answers = slices.CompactFunc(answers, func(a, b string) bool { // a tool's last progress may come too late
+				return strings.Contains(a, "progressToken") && strings.Contains(b, "progressToken")
+			})
+			if status != tt.status || !slices.EqualFunc(answers, tt.want, strings.Contains) {
+				t.Errorf("%d %s; want %d %q", status, body, tt.status, tt.want)
+			}
+		})
 	}
 }
 

@@ -2,11 +2,15 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -155,6 +159,48 @@ func TestClockSkewOfProcesses(t *testing.T) {
 			if err := whoAmI(ctx, t, conn, at(4*ahead)); status.Code(err) != codes.Unauthenticated {
 				t.Errorf("%s: %s %s from now: %v, want Unauthenticated", conn.Target(), claim, 4*ahead, err)
 			}
+		}
+	}
+}
+
+// challenge is what a client without a valid token is told.
+var challenge = regexp.MustCompile(`^Bearer realm="pawl", resource_metadata="([^"]+)"(, error="invalid_token")?$`)
+
+// A client without a token finds the issuers from the endpoint's answer, in four processes and in one, and is served with a token of one (RFC 9728).
+func TestMCPAuthorization(t *testing.T) {
+	four, p, file := withIssuer(t, "30s")
+	for name, target := range map[string]*rig.Target{"four": four, "one": rig.Binary(t, binaries, rig.Options{Flags: []string{"--oidc", file}})} {
+		for _, path := range []string{"/mcp", "/mcp/t"} {
+			t.Run(name+path, func(t *testing.T) {
+				const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+				resource := target.HTTP + path
+				for key, invalid := range map[string]bool{"": false, "pawl_none": true, p.Token(map[string]any{"aud": "another"}): true} {
+					status, _, header := postTo(t, resource, key, list)
+					got := challenge.FindStringSubmatch(header.Get("WWW-Authenticate"))
+					if status != http.StatusUnauthorized || got == nil || got[1] != target.HTTP+"/.well-known/oauth-protected-resource"+path || (got[2] != "") != invalid {
+						t.Errorf("with %.20q: %d, WWW-Authenticate %q", key, status, header.Get("WWW-Authenticate"))
+					}
+				}
+				for _, suffix := range []string{"", path} {
+					resp, err := http.Get(target.HTTP + "/.well-known/oauth-protected-resource" + suffix)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = resp.Body.Close() }()
+					var got map[string]any
+					if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(map[string]any{
+						"resource": target.HTTP + suffix, "resource_name": "Pawl", "bearer_methods_supported": []any{"header"}, "authorization_servers": []any{p.URL},
+					}, got); diff != "" {
+						t.Errorf("the metadata (-want +got):\n%s", diff)
+					}
+				}
+				if status, body, _ := postTo(t, resource, p.Token(nil), list); status != http.StatusOK {
+					t.Errorf("with a token: %d %s", status, body)
+				}
+			})
 		}
 	}
 }

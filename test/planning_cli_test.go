@@ -107,7 +107,7 @@ func planningShell(t *testing.T) (shell, *stage, *modeltest.Server) {
 	server := httptest.NewServer(model)
 	t.Cleanup(server.Close)
 	sh := newShell(t, server.URL)
-	sh.expect(0, "t is registered and active", "", "mcp", "add", "t", "--effect", "*=read", "--effect", "append=write", "--env", rig.ServerVariable+"=1", "--", os.Args[0])
+	sh.expect(0, "t is registered and active", "", "mcp", "add", "t", "--start-timeout", "2m", "--effect", "*=read", "--effect", "append=write", "--env", rig.ServerVariable+"=1", "--", os.Args[0])
 	return sh, play, model
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // loopback allows webhooks to lead to this machine.
-var loopback = []string{"--allow-webhook-addresses", "127.0.0.0/8"}
+var loopback = []string{"127.0.0.0/8"}
 
 // received is a line of testdata/webhook-receiver.mjs.
 type received struct {
@@ -80,7 +80,7 @@ func TestWebhooksAreStandard(t *testing.T) {
 	}
 	url := fmt.Sprintf("http://127.0.0.1:%d/pawl", next().Port)
 
-	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t), Flags: loopback})
+	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t), WebhookAddresses: loopback})
 	hooks, tasks := executorv1.NewWebhookServiceClient(target.Executor), executorv1.NewExecutorServiceClient(target.Executor)
 	w, err := hooks.CreateWebhook(ctx, &executorv1.CreateWebhookRequest{Webhook: &executorv1.Webhook{Url: url}})
 	if err != nil {
@@ -157,7 +157,7 @@ func TestKillBetweenCommitAndDelivery(t *testing.T) {
 			return posted{}
 		}
 	}
-	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t), Flags: loopback})
+	target := rig.Binary(t, binaries, rig.Options{Workspace: workspace(t), WebhookAddresses: loopback})
 	hooks, client := executorv1.NewWebhookServiceClient(target.Executor), rig.NewGRPC(target.Executor)
 	w, err := hooks.CreateWebhook(ctx, &executorv1.CreateWebhookRequest{Webhook: &executorv1.Webhook{Url: web.URL, EventTypes: []string{"task.flow_success"}}})
 	if err != nil {

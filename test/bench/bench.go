@@ -99,7 +99,7 @@ func (b *bench) build(ctx context.Context) {
 	if b.bin == "" {
 		b.programs = filepath.Join(b.work, "bin")
 		b.logf("building")
-		b.command(ctx, b.root, "go", "build", "-o", b.programs+"/", "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./test/bench/inprocess")
+		b.command(ctx, b.root, "go", "build", "-o", b.programs+"/", "./cmd/pawl", "./executor-svc", "./mcppool-svc", "./planner-svc", "./gateway", "./test/bench/inprocess")
 	}
 	b.version = strings.TrimSpace(strings.TrimPrefix(b.command(ctx, b.root, b.program("executor-svc"), "--version"), "executor-svc"))
 }

@@ -48,6 +48,7 @@ var measurements = []measurement{
 	{"watch", "From a commit to its watcher", (*bench).watching},
 	{"approve", "From an approval to the next step", (*bench).approving},
 	{"pool", "The MCP pool beside mcp-go alone", (*bench).poolAlone},
+	{"endpoints", "Through /mcp and /openai/v1", (*bench).endpoints},
 	{"kill", "Killed with 100 tasks in flight", (*bench).killing},
 }
 

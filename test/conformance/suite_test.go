@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -63,21 +62,8 @@ type requirements struct {
 func install(t *testing.T) suite {
 	s := suite{folder: rig.NPM(t, "..", "@modelcontextprotocol/conformance"), gate: openGate(t, runtime.NumCPU())}
 	s.script = filepath.Join(s.folder, "dist", "index.js")
-	s.node = node(t)
+	s.node = rig.Node(t, "..")
 	return s
-}
-
-// node returns a Node that is new enough for the suite: the one that npm installs if it has one for this machine, else
-// the one in PATH.
-func node(t *testing.T) string {
-	packaged := filepath.Join("..", "npm", "node_modules", ".bin", "node")
-	for _, program := range []string{packaged, "node"} {
-		out, err := exec.Command(program, "-p", "+process.versions.node.split('.')[0] >= 22").Output()
-		if err == nil && strings.TrimSpace(string(out)) == "true" {
-			return program
-		}
-	}
-	return rig.NPM(t, "..", ".bin/node")
 }
 
 func (s suite) requirements(t *testing.T, revision string) requirements {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,17 +30,19 @@ type process struct {
 	conn  *grpc.ClientConn
 	took  time.Duration // until it served
 	held  chan struct{} // closed when it is held at a point
+	armed chan struct{} // closed when it has received arm's command
 	done  chan struct{} // closed when it has ended and was reaped
 
 	mu     sync.Mutex // guards the fields below
 	points []string
+	begin  int // how many points there were when it was armed
 	errors bytes.Buffer
 }
 
 // start starts a victim in a process group of its own and returns once it serves.
 func start(env []string, args ...string) (*process, error) {
 	began := time.Now()
-	p := &process{held: make(chan struct{}), done: make(chan struct{})}
+	p := &process{held: make(chan struct{}), armed: make(chan struct{}), done: make(chan struct{})}
 	p.cmd = exec.Command(programs.victim, args...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -95,6 +98,11 @@ func (p *process) read(stdout io.Reader, serving chan<- string) {
 			serving <- rest
 		case "held":
 			close(p.held)
+		case "armed":
+			p.mu.Lock()
+			p.begin = len(p.points)
+			p.mu.Unlock()
+			close(p.armed)
 		case "point":
 			_, name, _ := strings.Cut(rest, " ")
 			p.mu.Lock()
@@ -111,6 +119,28 @@ func (p *process) reached() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.points...)
+}
+
+// arm makes the process die at the nth point from now on; 0: at none.
+func (p *process) arm(ctx context.Context, n int) error {
+	if _, err := fmt.Fprintf(p.stdin, "die %d\n", n); err != nil {
+		return err
+	}
+	select {
+	case <-p.armed:
+		return nil
+	case <-p.done:
+		return fmt.Errorf("it has ended: %s", p.said())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reachedArmed returns the points that it has reached since it was armed.
+func (p *process) reachedArmed() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.points[p.begin:])
 }
 
 // letGo lets a process that is held go on.

@@ -1,12 +1,14 @@
 package load
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +34,8 @@ const (
 	streams = 60
 	readers = 20
 	slow    = 2000
+	// replaced is how many slow connections are replaced at most, ten times a second.
+	replaced = 100
 )
 
 // attackVariable makes this test binary an attacker, a process of its own, so that what the attacker spends is not the neighbour's. Its value is a JSON aim.
@@ -49,7 +53,7 @@ type attack struct {
 	run  func(context.Context) error
 }
 
-// attacks returns the attacks of issue 13 (shown by 2), each without a key and with the key of a plain user.
+// attacks returns the attacks of issue 13 (shown by 2) and on the OpenAI API, each without a key and with the key of a plain user.
 func (a aim) attacks() []attack {
 	callTool := mcppoolv1.McpPoolService_CallTool_FullMethodName
 	return []attack{
@@ -69,6 +73,11 @@ func (a aim) attacks() []attack {
 			watchUnread(conn, a.Key, a.Task)
 			<-ctx.Done()
 		})},
+		{"arguments of 10 MB", each(readers, a.HTTP, func(ctx context.Context, conn net.Conn) {
+			_, _ = io.WriteString(conn, answerRequest(a.Key, "chat/completions", `{"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"`+
+				strings.Repeat("x", 10<<20)+`"}}]}]}`))
+		})},
+		{"forged responses", each(2, a.HTTP, func(ctx context.Context, conn net.Conn) { forgeResponses(ctx, conn, a) })},
 		{"slow headers", trickle(a.HTTP, "GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\nX: ")},
 		{"slow headers over gRPC", trickle(a.GRPC, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
 		{"slow bodies without a key", trickle(a.HTTP, "POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n")},
@@ -161,7 +170,37 @@ func unfinishedBody(conn net.Conn, key string) {
 	}
 }
 
-// trickle keeps many connections that send a beginning, and then a byte at a time. A connection that the server closes is replaced.
+// answerRequest returns a request of the OpenAI API.
+func answerRequest(key, path, body string) string {
+	return fmt.Sprintf("POST /openai/v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", path, key, len(body), body)
+}
+
+// forgeResponses continues and approves responses whose ids are forged, one after the other, until the attack ends.
+func forgeResponses(ctx context.Context, conn net.Conn, a aim) {
+	answers := bufio.NewReader(conn)
+	for n := 0; ctx.Err() == nil; n++ {
+		id := fmt.Sprintf("%032x", n)
+		body := `{"model":"m","input":"a","x":[[{}]],"previous_response_id":"resp_f` + id + `_0"}`
+		if n%2 == 1 {
+			body = `{"input":[{"type":"mcp_approval_response","approve":true,"approval_request_id":"mcpr_` + id + strings.Repeat("_", 100_000) + `"}]}`
+		}
+		if _, err := io.WriteString(conn, answerRequest(a.Key, "responses", body)); err != nil {
+			return
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode < 400 {
+			panic("a forged id was accepted: " + answer.Status) // it ends the attacker, and so fails the test
+		}
+	}
+}
+
+// trickle keeps many connections that send a beginning, and then a byte at a time. A connection that the server closes is replaced, at most replaced of them
+// ten times a second: where the server refuses at once, the attack would else take a core of this machine for itself.
 func trickle(addr, beginning string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conns := make([]net.Conn, slow)
@@ -172,13 +211,18 @@ func trickle(addr, beginning string) func(context.Context) error {
 				}
 			}
 		}()
-		for ctx.Err() == nil {
+		for first := true; ctx.Err() == nil; first = false {
+			left := replaced
 			for i, conn := range conns {
 				if conn != nil {
 					if _, err := conn.Write([]byte{'1'}); err == nil || beginning == "" {
 						continue
 					}
 					_ = conn.Close()
+					conns[i] = nil
+				}
+				if left--; left < 0 && !first {
+					continue
 				}
 				conn, err := dial(ctx, addr)
 				if err != nil {

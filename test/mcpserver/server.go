@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// New returns the server. Its tools: echo, add, fail, slow (READ); append, wipe (write a line to `path`);
+// New returns the server. Its tools: echo, add, fail, slow, picture (READ); append, wipe (write a line to `path`);
 // falter (writes a line, and ends the server if the file did not exist); stall (writes a line and returns only when it
 // is cancelled); book (asks a person, and writes a line if they accept); die (ends the server).
 func New() *server.MCPServer {
@@ -23,7 +23,7 @@ func New() *server.MCPServer {
 	s.AddTool(mcp.NewTool("fail", mcp.WithDescription("Fails."),
 		mcp.WithString("message", mcp.Required())), fail)
 	s.AddTool(mcp.NewTool("slow", mcp.WithDescription("Takes its time and says how far it is."),
-		mcp.WithNumber("steps", mcp.Required())), slow)
+		mcp.WithNumber("steps", mcp.Required()), mcp.WithString("path", mcp.Description("Gets a line if the call is cancelled."))), slow)
 	s.AddTool(mcp.NewTool("append", mcp.WithDescription("Writes a line to the end of a file."),
 		mcp.WithString("path", mcp.Required()), mcp.WithString("line", mcp.Required())), appendLine)
 	s.AddTool(mcp.NewTool("wipe", mcp.WithDescription("Says in a file that it was wiped."),
@@ -34,6 +34,7 @@ func New() *server.MCPServer {
 		mcp.WithString("path", mcp.Required())), stall)
 	s.AddTool(mcp.NewTool("book", mcp.WithDescription("Asks a person for a city and the number of days, and writes that to a file."),
 		mcp.WithString("path", mcp.Required())), book)
+	s.AddTool(mcp.NewTool("picture", mcp.WithDescription("Draws a dot.")), picture)
 	s.AddTool(mcp.NewTool("die", mcp.WithDescription("Ends the server in the middle of the call.")), die)
 	return s
 }
@@ -61,6 +62,9 @@ func slow(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, er
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if path := req.GetString("path", ""); path != "" {
+				_, _ = write(path, "cancelled") // the client is gone
+			}
 			return nil, ctx.Err()
 		}
 		progress(ctx, req, i+1, steps)
@@ -137,6 +141,12 @@ func write(path, line string) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultError(err.Error()), nil
 	}
 	return mcp.NewToolResultText("written"), nil
+}
+
+// picture returns a PNG of one pixel.
+func picture(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	return mcp.NewToolResultImage("drawn", dot, "image/png"), nil
 }
 
 func die(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +23,18 @@ func NPM(t testing.TB, root, path string) string {
 		t.Skipf("%s is not installed; run make npm to include this test", filepath.Base(path))
 	}
 	return path
+}
+
+// Node returns a Node of at least version 22: the one that npm installs if it has one for this machine, else the one in PATH; root is as for NPM.
+func Node(t testing.TB, root string) string {
+	t.Helper()
+	for _, program := range []string{filepath.Join(root, "npm", "node_modules", ".bin", "node"), "node"} {
+		out, err := exec.Command(program, "-p", "+process.versions.node.split('.')[0] >= 22").Output()
+		if err == nil && strings.TrimSpace(string(out)) == "true" {
+			return program
+		}
+	}
+	return NPM(t, root, ".bin/node")
 }
 
 // everythingServer is the package of a server in the Go SDK of MCP, with a tool for each feature of servers.

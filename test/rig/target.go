@@ -60,6 +60,8 @@ type Options struct {
 	Certs string
 	// MaxConnectionAge is how long connections to the pool last, in separate processes; 0 means the default.
 	MaxConnectionAge time.Duration
+	// WebhookAddresses are ranges of private addresses to which webhooks may lead.
+	WebhookAddresses []string
 	// Flags are further flags of Binary's program.
 	Flags []string
 }
@@ -87,6 +89,9 @@ func Certificate(dir, name string) serve.TLS {
 
 func (o Options) limits() []string {
 	flags := []string{"--max-requests", strconv.Itoa(o.MaxRequests), "--max-posts", "0"}
+	for _, r := range o.WebhookAddresses {
+		flags = append(flags, "--allow-webhook-addresses", r)
+	}
 	if o.RequestWindow > 0 {
 		flags = append(flags, "--request-window", o.RequestWindow.String())
 	}
@@ -115,7 +120,7 @@ func MCPConfig(t testing.TB, o Options) string {
 		"env":     map[string]string{ServerVariable: "1"},
 		"tools": map[string]any{
 			"echo": map[string]any{"effect": "read"}, "add": map[string]any{"effect": "read"}, "fail": map[string]any{"effect": "read"},
-			"slow": map[string]any{"effect": "read"}, "append": map[string]any{"effect": "write"}, "falter": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
+			"slow": map[string]any{"effect": "read"}, "picture": map[string]any{"effect": "read"}, "append": map[string]any{"effect": "write"}, "falter": map[string]any{"effect": "write"}, "wipe": map[string]any{"effect": "destructive"},
 		},
 	}}
 	for name, server := range o.Servers {
@@ -139,7 +144,7 @@ func InProcess(t testing.TB, o Options) *Target {
 	s, err := suite.New(t.Context(), suite.Config{
 		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", MCPConfigs: []string{MCPConfig(t, o)},
 		Workspace: o.Workspace, KeysFile: o.Keys, Models: o.Models,
-		Executor: executor.Config{MaxRunning: o.MaxRunning, MaxRequests: o.MaxRequests, RequestWindow: o.RequestWindow},
+		Executor: executor.Config{MaxRunning: o.MaxRunning, MaxRequests: o.MaxRequests, RequestWindow: o.RequestWindow, AllowWebhookAddresses: o.WebhookAddresses},
 	}, log)
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +201,7 @@ func FourProcesses(t testing.TB, bin Binaries, o Options) *Target {
 	}
 	if o.Issuers != "" {
 		executorArgs, poolArgs, plannerArgs = append(executorArgs, "--oidc", o.Issuers), append(poolArgs, "--oidc", o.Issuers), append(plannerArgs, "--oidc", o.Issuers)
+		gatewayArgs = append(gatewayArgs, "--oidc", o.Issuers)
 	}
 	if o.MaxConnectionAge > 0 {
 		poolArgs = append(poolArgs, "--max-connection-age", o.MaxConnectionAge.String())

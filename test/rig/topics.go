@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 )
@@ -22,6 +24,9 @@ type Topics interface {
 	ListMessages(ctx context.Context, topicID string) (*conversationv1.ListMessagesResponse, error)
 	RollbackTopic(ctx context.Context, req *conversationv1.RollbackTopicRequest) (*conversationv1.RollbackTopicResponse, error)
 	UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error)
+	// ArchiveTopic archives a topic, or ends that.
+	ArchiveTopic(ctx context.Context, id string, archived bool) (*conversationv1.Topic, error)
+	DeleteTopic(ctx context.Context, id, etag string) error
 	AddParticipant(ctx context.Context, topicID string, p *conversationv1.Participant) (*conversationv1.Participant, error)
 	RemoveParticipant(ctx context.Context, topicID, name string) error
 	InterruptAgent(ctx context.Context, topicID, name string) (*conversationv1.InterruptAgentResponse, error)
@@ -67,6 +72,23 @@ func (c GRPCTopics) RollbackTopic(ctx context.Context, req *conversationv1.Rollb
 func (c GRPCTopics) UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error) {
 	out, err := c.topics.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{Topic: t})
 	return out, refused(err)
+}
+
+// ArchiveTopic implements Topics.
+func (c GRPCTopics) ArchiveTopic(ctx context.Context, id string, archived bool) (out *conversationv1.Topic, err error) {
+	if archived {
+		out, err = c.topics.ArchiveTopic(ctx, &conversationv1.ArchiveTopicRequest{Id: id})
+	} else {
+		mask := &fieldmaskpb.FieldMask{Paths: []string{"archived"}}
+		out, err = c.topics.UpdateTopic(ctx, &conversationv1.UpdateTopicRequest{Topic: &conversationv1.Topic{Id: id}, UpdateMask: mask})
+	}
+	return out, refused(err)
+}
+
+// DeleteTopic implements Topics.
+func (c GRPCTopics) DeleteTopic(ctx context.Context, id, etag string) error {
+	_, err := c.topics.DeleteTopic(ctx, &conversationv1.DeleteTopicRequest{Id: id, Etag: etag})
+	return refused(err)
 }
 
 // AddParticipant implements Topics.
@@ -134,6 +156,20 @@ func (c REST) RollbackTopic(ctx context.Context, req *conversationv1.RollbackTop
 func (c REST) UpdateTopic(ctx context.Context, t *conversationv1.Topic) (*conversationv1.Topic, error) {
 	out := &conversationv1.Topic{}
 	return out, c.do(ctx, http.MethodPatch, "/v1/topics/"+t.GetId(), &conversationv1.Topic{DisplayName: t.GetDisplayName()}, out)
+}
+
+// ArchiveTopic implements Topics.
+func (c REST) ArchiveTopic(ctx context.Context, id string, archived bool) (*conversationv1.Topic, error) {
+	out := &conversationv1.Topic{}
+	if archived {
+		return out, c.do(ctx, http.MethodPost, "/v1/topics/"+id+":archive", &conversationv1.ArchiveTopicRequest{}, out)
+	}
+	return out, c.do(ctx, http.MethodPatch, "/v1/topics/"+id+"?updateMask=archived", &conversationv1.Topic{}, out)
+}
+
+// DeleteTopic implements Topics.
+func (c REST) DeleteTopic(ctx context.Context, id, etag string) error {
+	return c.do(ctx, http.MethodDelete, "/v1/topics/"+id+"?etag="+url.QueryEscape(etag), nil, &conversationv1.DeleteTopicResponse{})
 }
 
 // AddParticipant implements Topics.

@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
-	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -21,9 +18,10 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
+
+	"pawl.dev/test/rig"
 )
 
 const (
@@ -57,11 +55,11 @@ func overGRPC(ctx context.Context, conn *grpc.ClientConn, rpc protoreflect.Metho
 	for _, value := range c.onBehalf {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-pawl-on-behalf-of", value)
 	}
-	in, out := message(rpc.Input()), message(rpc.Output())
+	in, out := rig.Message(rpc.Input()), rig.Message(rpc.Output())
 	if err := protojson.Unmarshal([]byte(body), in); err != nil {
 		return answer{codes.Unknown, "the test's request: " + err.Error()}
 	}
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: rpc.IsStreamingClient()}, fullMethod(rpc))
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: rpc.IsStreamingClient()}, rig.FullMethod(rpc))
 	if err == nil {
 		if err = stream.SendMsg(in); errors.Is(err, io.EOF) {
 			err = nil // RecvMsg says why
@@ -88,14 +86,6 @@ func overGRPC(ctx context.Context, conn *grpc.ClientConn, rpc protoreflect.Metho
 	return answer{status.Code(err), text.String() + err.Error()}
 }
 
-func message(md protoreflect.MessageDescriptor) proto.Message {
-	mt, err := protoregistry.GlobalTypes.FindMessageByName(md.FullName())
-	if err != nil {
-		panic(err)
-	}
-	return mt.New().Interface()
-}
-
 // compact returns a message as JSON without spaces and newlines.
 func compact(m proto.Message) string {
 	raw, err := protojson.Marshal(m)
@@ -109,92 +99,6 @@ func compact(m proto.Message) string {
 	return text.String()
 }
 
-func fullMethod(rpc protoreflect.MethodDescriptor) string {
-	return fmt.Sprintf("/%s/%s", rpc.Parent().FullName(), rpc.Name())
-}
-
-// route returns an RPC's HTTP annotation; nil if it is not served over REST.
-func route(rpc protoreflect.MethodDescriptor) *annotations.HttpRule {
-	rule, _ := proto.GetExtension(rpc.Options(), annotations.E_Http).(*annotations.HttpRule)
-	return rule
-}
-
-func methodAndPath(rule *annotations.HttpRule) (method, path string) {
-	switch p := rule.GetPattern().(type) {
-	case *annotations.HttpRule_Get:
-		return http.MethodGet, p.Get
-	case *annotations.HttpRule_Post:
-		return http.MethodPost, p.Post
-	case *annotations.HttpRule_Patch:
-		return http.MethodPatch, p.Patch
-	case *annotations.HttpRule_Delete:
-		return http.MethodDelete, p.Delete
-	}
-	panic("a pattern that this test does not know")
-}
-
-var variable = regexp.MustCompile(`\{([a-z_.]+)\}`)
-
-// restRequest splits the JSON of a request into path, query and body, as the RPC's annotation says.
-func restRequest(ctx context.Context, base string, rpc protoreflect.MethodDescriptor, body string) (*http.Request, error) {
-	var fields map[string]any
-	if err := json.Unmarshal([]byte(body), &fields); err != nil {
-		return nil, err
-	}
-	rule := route(rpc)
-	method, path := methodAndPath(rule)
-	path = variable.ReplaceAllStringFunc(path, func(name string) string { return url.PathEscape(take(fields, strings.Trim(name, "{}"))) })
-	var payload io.Reader
-	query := url.Values{}
-	send := any(fields)
-	if rule.GetBody() != "*" {
-		name := jsonName(rule.GetBody())
-		send = fields[name]
-		delete(fields, name)
-		for key, value := range fields {
-			list, ok := value.([]any)
-			if !ok {
-				list = []any{value}
-			}
-			for _, v := range list {
-				query.Add(key, fmt.Sprint(v))
-			}
-		}
-	}
-	if rule.GetBody() != "" {
-		raw, err := json.Marshal(send)
-		if err != nil {
-			return nil, err
-		}
-		payload = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base+path+"?"+query.Encode(), payload)
-	if err == nil && payload != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return req, err
-}
-
-// take removes the text at a path such as mcp_server.id from fields.
-func take(fields map[string]any, path string) string {
-	first, rest, deep := strings.Cut(path, ".")
-	name := jsonName(first)
-	if inner, ok := fields[name].(map[string]any); deep && ok {
-		return take(inner, rest)
-	}
-	text, _ := fields[name].(string)
-	delete(fields, name)
-	return text
-}
-
-func jsonName(field string) string {
-	words := strings.Split(field, "_")
-	for i, w := range words[1:] {
-		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
-	}
-	return strings.Join(words, "")
-}
-
 // statusCodes has the codes of the HTTP statuses that this suite expects.
 var statusCodes = map[int]codes.Code{
 	http.StatusOK: codes.OK, http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated,
@@ -205,7 +109,7 @@ var statusCodes = map[int]codes.Code{
 func overREST(ctx context.Context, base string, rpc protoreflect.MethodDescriptor, body string, c caller) answer {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	req, err := restRequest(ctx, base, rpc, body)
+	req, err := rig.RESTRequest(ctx, base, rpc, body)
 	if err != nil {
 		return answer{codes.Unknown, "the test's request: " + err.Error()}
 	}

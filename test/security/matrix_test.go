@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/google/go-cmp/cmp"
+
+	"pawl.dev/test/rig"
 )
 
 // TestWhoMayCall tries each RPC with callers that may not make the call, over gRPC and REST: they are refused, and nothing changes. Then those who
@@ -30,7 +32,7 @@ func TestWhoMayCall(t *testing.T) {
 		for _, c := range slices.Concat(w.refusals(r), w.forgedCells(), w.byToken(w.others(r))) {
 			cells++
 			c.check(t, "gRPC", r, overGRPC(ctx, w.conn, rpc, body, c.caller))
-			if route(rpc) != nil && len(c.onBehalf) == 0 {
+			if rig.Route(rpc) != nil && len(c.onBehalf) == 0 {
 				cells++
 				c.check(t, "REST", r, overREST(ctx, w.http, rpc, body, c.caller))
 			}
@@ -46,7 +48,7 @@ func TestWhoMayCall(t *testing.T) {
 		rpc, body := methods[r.rpc], w.objects.Replace(r.body)
 		for _, c := range w.allowed(r) {
 			c.check(t, "gRPC", r, overGRPC(ctx, w.conn, rpc, body, c.caller))
-			if route(rpc) != nil && !r.change && len(c.onBehalf) == 0 {
+			if rig.Route(rpc) != nil && !r.change && len(c.onBehalf) == 0 {
 				c.check(t, "REST", r, overREST(ctx, w.http, rpc, body, c.caller))
 			}
 			if !r.change {

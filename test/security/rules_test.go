@@ -115,6 +115,7 @@ var rules = []rule{
 	{rpc: topics + "RollbackTopic", who: named, body: `{"topicId": "$topic"}`, change: true},
 	{rpc: topics + "RemoveParticipant", who: named, body: `{"topicId": "$topic", "name": "helper"}`, change: true},
 	{rpc: topics + "ArchiveTopic", who: named, body: `{"id": "$topic"}`, change: true},
+	{rpc: topics + "DeleteTopic", who: named, body: `{"id": "$topic"}`, change: true},
 
 	{rpc: pool + "CreateMcpServer", who: own, body: `{"mcpServerId": "mine", "mcpServer": {"http": {"url": "https://mcp.invalid/"}}}`, change: true},
 	{rpc: pool + "CreateMcpServer", who: operators, body: `{"mcpServerId": "program", "mcpServer": {"stdio": {"command": "true"}}}`, change: true},
@@ -181,6 +182,7 @@ var rules = []rule{
 	{rpc: planner + "Decide", who: own, body: `{"context": {"goal": "say hello"}}`},
 	{rpc: planner + "Respond", who: own, body: `{"context": {"goal": "say hello"}}`},
 	{rpc: planner + "SelectTools", who: own, body: `{"context": {"goal": "say hello"}}`},
+	{rpc: planner + "RankTools", who: own, body: `{"query": "say hello"}`},
 	{rpc: planner + "SummarizeMemory", who: own, body: `{"context": {"goal": "say hello"}}`},
 	{rpc: planner + "CheckPlaybook", who: own, body: `{"playbook": "steps: [{tool: t/echo, input: {text: x}}]"}`},
 	{rpc: planner + "Generate", who: own, body: `{"messages": [{"role": 1, "parts": [{"text": "hello"}]}]}`, ok: codes.FailedPrecondition},

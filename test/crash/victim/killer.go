@@ -24,14 +24,14 @@ const (
 
 // killer counts the points that the process reaches, and kills it at one of them.
 type killer struct {
-	out              io.Writer
-	die, hold, other int
-	spare            bool
-	held             chan struct{} // closed when the held goroutine may continue
+	out         io.Writer
+	hold, other int
+	spare       bool
+	held        chan struct{} // closed when the held goroutine may continue
+	free        func()
 
-	mu    sync.Mutex // guards count, and the order of the lines that are written
-	count int
-	free  func()
+	mu         sync.Mutex // guards the fields below, and the order of the lines that are written
+	count, die int
 }
 
 func newKiller(out io.Writer) (*killer, error) {
@@ -49,6 +49,14 @@ func newKiller(out io.Writer) (*killer, error) {
 		*to = n
 	}
 	return k, nil
+}
+
+// arm makes the process die at the nth point from now on.
+func (k *killer) arm(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.die = k.count + n
+	_, _ = fmt.Fprintln(k.out, "armed")
 }
 
 // at is the executor's observer.

@@ -128,9 +128,15 @@ func local(log *slog.Logger) (*inproc.Conn, error) {
 	return inproc.New(unary, stream), nil
 }
 
-// readCommands frees the goroutine that is held up at a point when a line arrives, and ends the process when the input ends.
+// readCommands arms the killer if a line says "die N", and frees the goroutine that is held up at a point if another line arrives. It ends the process when
+// the input ends.
 func readCommands(in io.Reader, crash *killer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var n int
+		if _, err := fmt.Sscanf(lines.Text(), "die %d", &n); err == nil {
+			crash.arm(n)
+			continue
+		}
 		crash.free()
 	}
 	os.Exit(0)

@@ -162,6 +162,8 @@ type Act struct {
 	//	*Act_Expect
 	//	*Act_Asked
 	//	*Act_Until
+	//	*Act_Archive
+	//	*Act_Delete
 	Act isAct_Act `protobuf_oneof:"act"`
 	// The expected refusal of the act.
 	Refused       *Refusal `protobuf:"bytes,20,opt,name=refused,proto3" json:"refused,omitempty"`
@@ -312,6 +314,24 @@ func (x *Act) GetUntil() *v11.TopicEvent {
 	return nil
 }
 
+func (x *Act) GetArchive() bool {
+	if x != nil {
+		if x, ok := x.Act.(*Act_Archive); ok {
+			return x.Archive
+		}
+	}
+	return false
+}
+
+func (x *Act) GetDelete() string {
+	if x != nil {
+		if x, ok := x.Act.(*Act_Delete); ok {
+			return x.Delete
+		}
+	}
+	return ""
+}
+
 func (x *Act) GetRefused() *Refusal {
 	if x != nil {
 		return x.Refused
@@ -378,6 +398,16 @@ type Act_Until struct {
 	Until *v11.TopicEvent `protobuf:"bytes,12,opt,name=until,proto3,oneof"`
 }
 
+type Act_Archive struct {
+	// Archive the topic, or end that.
+	Archive bool `protobuf:"varint,13,opt,name=archive,proto3,oneof"`
+}
+
+type Act_Delete struct {
+	// Delete the topic; the value is an etag.
+	Delete string `protobuf:"bytes,14,opt,name=delete,proto3,oneof"`
+}
+
 func (*Act_Post) isAct_Act() {}
 
 func (*Act_Answer) isAct_Act() {}
@@ -399,6 +429,10 @@ func (*Act_Expect) isAct_Act() {}
 func (*Act_Asked) isAct_Act() {}
 
 func (*Act_Until) isAct_Act() {}
+
+func (*Act_Archive) isAct_Act() {}
+
+func (*Act_Delete) isAct_Act() {}
 
 // The next events, in order. Fields that are not set are not compared; a text that begins with `~` is a regular expression. Pieces of a reply that follow each other count
 // as one.
@@ -547,7 +581,7 @@ const file_testcase_v1_conversation_proto_rawDesc = "" +
 	"from_start\x18\t \x01(\bR\tfromStart\x1aR\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.pawl.executor.v1.AgentR\x05value:\x028\x01\"\xb9\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.pawl.executor.v1.AgentR\x05value:\x028\x01\"\xef\x04\n" +
 	"\x03Act\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x123\n" +
 	"\x04post\x18\x02 \x01(\v2\x1d.pawl.conversation.v1.MessageH\x00R\x04post\x12:\n" +
@@ -561,7 +595,9 @@ const file_testcase_v1_conversation_proto_rawDesc = "" +
 	"\x06expect\x18\n" +
 	" \x01(\v2\x15.testcase.v1.ExpectedH\x00R\x06expect\x12*\n" +
 	"\x05asked\x18\v \x01(\v2\x12.testcase.v1.AskedH\x00R\x05asked\x128\n" +
-	"\x05until\x18\f \x01(\v2 .pawl.conversation.v1.TopicEventH\x00R\x05until\x12.\n" +
+	"\x05until\x18\f \x01(\v2 .pawl.conversation.v1.TopicEventH\x00R\x05until\x12\x1a\n" +
+	"\aarchive\x18\r \x01(\bH\x00R\aarchive\x12\x18\n" +
+	"\x06delete\x18\x0e \x01(\tH\x00R\x06delete\x12.\n" +
 	"\arefused\x18\x14 \x01(\v2\x14.testcase.v1.RefusalR\arefusedB\x05\n" +
 	"\x03act\"y\n" +
 	"\bExpected\x12\x14\n" +
@@ -640,6 +676,8 @@ func file_testcase_v1_conversation_proto_init() {
 		(*Act_Expect)(nil),
 		(*Act_Asked)(nil),
 		(*Act_Until)(nil),
+		(*Act_Archive)(nil),
+		(*Act_Delete)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
