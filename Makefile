@@ -46,6 +46,11 @@ bench: ## Benchmarks of the whole, beside others; writes docs/performance.md (10
 microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work
 
+.PHONY: mutants
+mutants: ## How many small changes of the code the tests notice; ARGS="-n 60 -only identity -changed main" (hours)
+	cd tools/mutants && GOWORK=off go build -o $(CURDIR)/bin/mutants .
+	bin/mutants $(ARGS)
+
 .PHONY: soak
 soak: ## Crash suite, simulation, the pool and attacks at length (an hour)
 	PAWL_SOAK=1 go test -timeout 40m -count 1 -v -run 'TestEveryPoint|TestRandomKills' ./test/crash
