@@ -42,6 +42,10 @@ gen: bin/buf ## Generate code and OpenAPI from the protos
 bench: ## Benchmarks of the whole, beside others; writes docs/performance.md (10 minutes)
 	go run ./test/bench
 
+.PHONY: bench-scale
+bench-scale: ## How cost grows, with a journal of 400,000 ended tasks; prints the table (10 minutes)
+	go run ./test/bench -parts growth -tasks 400000 -out -
+
 .PHONY: microbench
 microbench: ## Go benchmarks of the parts
 	go test -run '^$$' -bench . -benchmem work

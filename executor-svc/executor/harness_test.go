@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
@@ -25,6 +27,7 @@ import (
 	"pawl.dev/executor-svc/executor/executortest"
 	"pawl.dev/executor-svc/internal/fake"
 	"pawl.dev/executor-svc/internal/journal/journaltest"
+	"pawl.dev/executor-svc/internal/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -219,7 +222,33 @@ func (r *rig) steps(id string) []*executorv1.Step {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if task := r.task(id); state.Ended(task.GetStatus()) || task.GetStatus() == executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING {
+		r.checkPages(id, res.GetSteps())
+	}
 	return res.GetSteps()
+}
+
+// checkPages reads the steps in pages, which must hold the same.
+func (r *rig) checkPages(id string, want []*executorv1.Step) {
+	r.t.Helper()
+	for _, size := range []int32{1, 3} {
+		var got []*executorv1.Step
+		for req := (&executorv1.ListStepsRequest{Id: id, PageSize: size}); ; {
+			res, err := r.tasks.ListSteps(r.t.Context(), req)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if got = append(got, res.GetSteps()...); len(res.GetSteps()) > int(size) {
+				r.t.Errorf("a page of %d has %d steps", size, len(res.GetSteps()))
+			}
+			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+				break
+			}
+		}
+		if !slices.EqualFunc(got, want, func(a, b *executorv1.Step) bool { return proto.Equal(a, b) }) {
+			r.t.Errorf("in pages of %d the steps are %v, want %v", size, got, want)
+		}
+	}
 }
 
 func (r *rig) approve(id, wait, input string) (*executorv1.Task, error) {

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,7 +27,7 @@ const webhookKeyFile = "webhooks.key"
 // StoreInfo describes the journal of a data folder that no process uses. ErrLocked if a process uses the folder.
 func StoreInfo(dir string) (*executorv1.StoreInfo, error) {
 	path := filepath.Join(dir, journalFile)
-	i, err := bolt.FileInfo(context.Background(), path)
+	i, err := bolt.FileInfo(path)
 	return i, withAdvice(path, err)
 }
 

@@ -58,7 +58,7 @@ func TestStoreOfAFolder(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := executor.StoreInfo(dir); err != nil || i.GetTasks()["INIT"] != 3 || i.GetRecords() != 3 || i.GetSchema() != 8 {
+	if i, err := executor.StoreInfo(dir); err != nil || i.GetTasks()["INIT"] != 3 || i.GetRecords() != 3 || i.GetSchema() != 9 {
 		t.Errorf("%+v, %v", i, err)
 	}
 	if p, err := executor.CheckStore(dir); err != nil || len(p) != 0 {

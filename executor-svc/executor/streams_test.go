@@ -150,7 +150,7 @@ func TestForgedPageTokens(t *testing.T) {
 		_, err := r.tasks.ListTasks(t.Context(), &executorv1.ListTasksRequest{PageToken: page.Encode(scope, []byte(key))})
 		return err
 	}
-	if err := steps("1"); err != nil {
+	if err := steps("0@1"); err != nil {
 		t.Errorf("ListSteps refuses a token of its own: %v", err)
 	}
 	if err := tasks(id); err != nil {

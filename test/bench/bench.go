@@ -22,6 +22,7 @@ type bench struct {
 	began    time.Time
 	started  int            // the number of processes started so far
 	cleanups []func() error // each stops something; run in reverse order
+	journals map[int]string // data folders with so many ended tasks
 }
 
 func (b *bench) logf(format string, args ...any) {

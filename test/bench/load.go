@@ -48,6 +48,18 @@ func (c *contender) of(level int, figure func(sample) float64) float64 {
 	return median(values)
 }
 
+// beside returns a figure of c divided by the same figure of another contender: the median of the ratios of each round, because the machine's speed
+// changes between rounds. It is 0 without samples of both.
+func (c *contender) beside(other *contender, level int, figure func(sample) float64) float64 {
+	var ratios []float64
+	for round := range min(len(c.samples[level]), len(other.samples[level])) {
+		if of := figure(other.samples[level][round]); of > 0 {
+			ratios = append(ratios, figure(c.samples[level][round])/of)
+		}
+	}
+	return median(ratios)
+}
+
 // quieter returns the samples of just over half of the rounds: those with the lowest load from other processes.
 func (c *contender) quieter(level int) []sample {
 	all := slices.SortedFunc(slices.Values(c.samples[level]), func(a, b sample) int { return cmp.Compare(a.others, b.others) })

@@ -22,6 +22,7 @@ type options struct {
 	parts  []string
 	levels []int // numbers of callers at once
 	rounds int
+	tasks  int // in the large journal of the part growth
 	each   time.Duration
 	// patience is how long the run may wait for a quiet machine from now on.
 	patience time.Duration
@@ -49,6 +50,7 @@ var measurements = []measurement{
 	{"approve", "From an approval to the next step", (*bench).approving},
 	{"pool", "The MCP pool beside mcp-go alone", (*bench).poolAlone},
 	{"endpoints", "Through /mcp and /openai/v1", (*bench).endpoints},
+	{"growth", "How cost grows", (*bench).growing},
 	{"kill", "Killed with 100 tasks in flight", (*bench).killing},
 }
 
@@ -80,6 +82,7 @@ func parseOptions() (options, error) {
 	}
 	parts := flag.String("parts", strings.Join(names, ","), "what to measure, separated by commas")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds over all systems; medians are shown")
+	flag.IntVar(&o.tasks, "tasks", 100_000, "how many ended tasks the large journal of the part growth has")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "how long each system is measured per round and level")
 	flag.DurationVar(&o.patience, "patience", 150*time.Second, "total time to wait for other programs to be quiet")
 	flag.BoolVar(&o.quick, "quick", false, "one short round with a tenth of the tasks, for a quick look")
@@ -97,8 +100,8 @@ func parseOptions() (options, error) {
 	if o.quick {
 		o.rounds, o.each, o.patience = 1, min(o.each, 2*time.Second), 0
 	}
-	if o.rounds < 1 || o.each < 100*time.Millisecond || flag.NArg() > 0 {
-		return o, fmt.Errorf("--rounds must be at least 1 and --each at least 100ms; arguments other than flags are not allowed")
+	if o.rounds < 1 || o.tasks < 1000 || o.each < 100*time.Millisecond || flag.NArg() > 0 {
+		return o, fmt.Errorf("--rounds must be at least 1, --tasks at least 1000 and --each at least 100ms; arguments other than flags are not allowed")
 	}
 	return o, nil
 }
@@ -109,7 +112,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{options: o, work: work, began: time.Now()}
+	b := &bench{options: o, work: work, began: time.Now(), journals: map[int]string{}}
 	var text string
 	err = b.try(func() {
 		b.build(ctx)

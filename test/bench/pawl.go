@@ -23,6 +23,8 @@ type layout struct {
 	command []string // the first arguments of that program
 	split   bool     // planner and pool are separate processes
 	tool    string   // the tool that the tasks call
+	args    []string // further arguments of that program
+	data    string   // its data folder; "" for a new one
 	protection
 }
 
@@ -47,7 +49,10 @@ type pawl struct {
 
 // startPawl starts Pawl in a layout until the measurement ends. The pool starts the stdio tool.
 func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
-	addrs, data, n := freeAddrs(ctx, 3), b.folder(), b.protect(ctx, l.protection)
+	addrs, data, n := freeAddrs(ctx, 3), l.data, b.protect(ctx, l.protection)
+	if data == "" {
+		data = b.folder()
+	}
 	addr, planner, pool := addrs[0], addrs[1], addrs[2]
 	p := &pawl{layout: l, journal: filepath.Join(data, "journal.db")}
 	// Raise the limits, so that only the machine limits the tasks.
@@ -62,6 +67,7 @@ func (b *bench) startPawl(ctx context.Context, l layout) *pawl {
 	case strings.HasPrefix(l.tool, "t/"):
 		args = append(args, "--http", "none", "--mcp-config", b.mcpConfig(stdioTool()), "--no-workspace")
 	}
+	args = append(args, l.args...)
 	p.restart = func(ctx context.Context) {
 		p.executor = b.serve(ctx, l.process, addr, n, b.program(l.program), args...)
 	}

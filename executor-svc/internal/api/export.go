@@ -14,6 +14,7 @@ import (
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 
+	"pawl.dev/executor-svc/internal/history"
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/view"
 )
@@ -36,8 +37,8 @@ func (s *Tasks) ExportTask(req *executorv1.ExportTaskRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	log, err := s.history(ctx, t.ID)
-	if err != nil {
+	log := &history.Log{}
+	if err := s.records(ctx, t.ID, func(r journal.Record) { log.Add(r.Record) }); err != nil {
 		return err
 	}
 	d := newDocument(func(piece []byte) error { return stream.Send(&executorv1.ExportTaskResponse{Data: piece}) })

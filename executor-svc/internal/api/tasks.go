@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
@@ -28,6 +27,9 @@ const taskIDHeader = "pawl-task-id"
 
 // readBytes bounds the bytes of a task's records that are read at once.
 const readBytes = 1 << 20
+
+// stepBytes is about what the records of a short step take.
+const stepBytes = 64
 
 // RunTask implements ExecutorService.
 func (s *Tasks) RunTask(req *executorv1.RunTaskRequest, stream grpc.ServerStreamingServer[executorv1.ExecutorEvent]) error {
@@ -110,30 +112,58 @@ func (s *Tasks) ListSteps(ctx context.Context, req *executorv1.ListStepsRequest)
 	if err != nil {
 		return nil, err
 	}
-	scope, skip := "steps/"+t.ID, 0
+	scope, from := "steps/"+t.ID, stepsFrom{seq: 1}
 	shown, err := page.Decode(scope, req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
 	if shown != nil {
-		if skip, err = strconv.Atoi(string(shown)); err != nil || skip < 0 {
+		if n, err := fmt.Sscanf(string(shown), "%d@%d", &from.ordinal, &from.seq); n != 2 || err != nil || from.seq == 0 {
 			return nil, badToken()
 		}
 	}
-	log, err := s.history(ctx, t.ID)
+	n := int(cmp.Or(req.GetPageSize(), 100))
+	log, err := s.steps(ctx, t.ID, from, n)
 	if err != nil {
 		return nil, err
 	}
 	out := &executorv1.ListStepsResponse{}
-	entries := log.Entries[min(skip, len(log.Entries)):]
-	if n := int(cmp.Or(req.GetPageSize(), 100)); len(entries) > n {
+	entries := log.Entries
+	if len(entries) > n {
+		out.NextPageToken = page.Encode(scope, fmt.Appendf(nil, "%d@%d", entries[n-1].Ordinal, entries[n].FirstSeq))
 		entries = entries[:n]
-		out.NextPageToken = page.Encode(scope, []byte(strconv.Itoa(skip+n)))
 	}
 	for _, e := range entries {
 		out.Steps = append(out.Steps, view.Step(t, e))
 	}
 	return out, nil
+}
+
+// stepsFrom is where a page of steps begins: after the step with an ordinal, at the seq of a fact.
+type stepsFrom struct {
+	ordinal uint32
+	seq     uint64
+}
+
+// steps reads n steps and one more. It reads on until nothing can change the n steps, or to the end.
+func (s *Tasks) steps(ctx context.Context, id string, from stepsFrom, n int) (*history.Log, error) {
+	log := &history.Log{}
+	for after := from.seq - 1; ; {
+		rs, err := s.Journal.Records(ctx, id, after, n*stepBytes)
+		if err != nil {
+			return nil, apiError(err, taskNotFound(id))
+		}
+		if after == from.seq-1 && len(rs) > 0 {
+			log = history.Tail(from.ordinal, rs[0].FirstSeq)
+		}
+		for _, r := range rs {
+			log.Add(r.Record)
+			after = r.FirstSeq + uint64(len(r.GetFacts())) - 1
+		}
+		if len(rs) == 0 || len(log.Entries) > n && log.Settled(n) {
+			return log, nil
+		}
+	}
 }
 
 // DeleteTask implements ExecutorService.
@@ -168,11 +198,6 @@ func (s *Tasks) GetStoreInfo(ctx context.Context, _ *executorv1.GetStoreInfoRequ
 
 func badToken() error {
 	return invalidField("page_token", "not a token of this list", "page_token is not one of this list; start again without it")
-}
-
-func (s *Tasks) history(ctx context.Context, id string) (*history.Log, error) {
-	log := &history.Log{}
-	return log, s.records(ctx, id, func(r journal.Record) { log.Add(r.Record) })
 }
 
 // records calls visit for each record of a task, in order.

@@ -34,9 +34,9 @@ type Entry struct {
 	Skipped bool
 	// Dropped: the step was open in the forked task, and the fork does not continue it.
 	Dropped bool
-	// StartSeq is the seq of the newest attempt's start.
-	StartSeq uint64
-	EndTime  int64
+	// FirstSeq is the seq of the step's first fact, StartSeq that of the newest attempt's start.
+	FirstSeq, StartSeq uint64
+	EndTime            int64
 	// RunTime is how long the newest attempt ran, in nanoseconds, without the period that began at runSince. runSince is 0 if the attempt does
 	// not run now.
 	RunTime, runSince int64
@@ -73,6 +73,8 @@ type Log struct {
 	// Inputs are what people said about steps, oldest first: refusals with their reasons.
 	Inputs []string
 	seq    uint64
+	// skipped is the ordinal of the newest step that the Log leaves out.
+	skipped uint32
 	// ended holds the ended steps of each line, by the ids of the lines' subtasks or branches, in the order of their ordinals.
 	ended map[string][]*Entry
 	// kept holds the entries whose outputs are kept, in the order of the outputs, and keptBytes the size of these, if there is a bound.
@@ -80,12 +82,18 @@ type Log struct {
 	keptBytes int
 }
 
+// Tail returns a Log without the steps up to an ordinal. The first record that is added to it begins with the seq first.
+func Tail(ordinal uint32, first uint64) *Log { return &Log{skipped: ordinal, seq: first - 1} }
+
 // Add adds a record. Records are added in the order of their seqs, from the first one on.
 func (l *Log) Add(r *storagev1.Record) {
 	before := l.seq
 	for _, f := range r.GetFacts() {
 		l.seq++
 		if f.GetOrdinal() != 0 {
+			if f.GetOrdinal() <= l.skipped {
+				continue
+			}
 			e := l.entry(f)
 			ended := e.Ended()
 			e.add(f, r.GetTime(), l.seq)
@@ -107,6 +115,17 @@ func (l *Log) Add(r *storagev1.Record) {
 		l.kept[0].OutputJSON = ""
 		l.kept = l.kept[1:]
 	}
+}
+
+// Settled reports whether no later record can change the first n steps: each has ended, and another step follows it in its line if it failed.
+func (l *Log) Settled(n int) bool {
+	newest := map[string]*Entry{}
+	for _, e := range l.Entries {
+		newest[e.SubtaskID] = e
+	}
+	return !slices.ContainsFunc(l.Entries[:n], func(e *Entry) bool {
+		return !e.Ended() || e.Status == executorv1.StepStatus_STEP_STATUS_ERROR && newest[e.SubtaskID] == e
+	})
 }
 
 // EndedSteps returns the ended steps of a line in the order of their ordinals; "" is the main line. It is valid until the next Add.
@@ -169,7 +188,7 @@ func (l *Log) entry(f *storagev1.Fact) *Entry {
 			return e
 		}
 	}
-	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId()}
+	e := &Entry{Ordinal: f.GetOrdinal(), ToolID: f.GetToolId(), SubtaskID: f.GetSubtaskId(), FirstSeq: l.seq}
 	l.Entries = append(l.Entries, e)
 	return e
 }

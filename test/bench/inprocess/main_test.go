@@ -15,7 +15,7 @@ import (
 
 // A task calls the tool of this process without an approval: it only reads.
 func TestTaskCallsTheToolOfThisProcess(t *testing.T) {
-	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: builtins()}, nil)
+	pawl, err := suite.New(t.Context(), suite.Config{DataDir: t.TempDir(), Builtins: builtins(1)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	"pawl.dev/executor-svc/internal/journal"
 	"pawl.dev/executor-svc/internal/state"
@@ -33,10 +34,20 @@ func (s *Store) Check() error {
 	s.file.applying.Lock()
 	defer s.file.applying.Unlock()
 	problems, err := checkFile(s.file)
+	err = errors.Join(err, s.file.view(checkCounts))
 	for _, p := range problems {
 		err = errors.Join(err, fmt.Errorf("%s: %s", p.Where, p.What))
 	}
 	return err
+}
+
+// checkCounts compares the stored counts with the entries.
+func checkCounts(t *table) error {
+	stored, found := countsOf(t), countAll(t)
+	if !proto.Equal(stored.StoreInfo, found.StoreInfo) {
+		return fmt.Errorf("the counts are %v, want %v", stored, found)
+	}
+	return nil
 }
 
 // CheckFile reads a journal that no process has open, including its log, and returns its defects.
@@ -127,7 +138,7 @@ func (c *checker) entry(k, v []byte) {
 	case kindUser, kindStatus, kindAgentTask, kindConversation, kindReference, kindTopicUser, kindArchived:
 		hasChecksum = false
 	case kindMeta:
-		hasChecksum = bytes.Equal(k, keyGeneration) || bytes.Equal(k, keyLog)
+		hasChecksum = !bytes.Equal(k, keySchema)
 	case kindDue, kindDeadline, kindEnded, kindRequest, kindWindow, kindPostWindow, kindPayload, kindLarge, kindChunk, kindAgent, kindTopicRequest, kindOutgoing,
 		kindWebhook, kindPending, kindFailed:
 	default:

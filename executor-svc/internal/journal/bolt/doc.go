@@ -8,7 +8,7 @@
 // Keys are flat and binary in one bucket, so that the entries of a task are adjacent and a commit touches few pages. An id has
 // 16 bytes; numbers, times and seqs have 8 bytes that sort in their order:
 //
-//	m<name>                         metadata: schema, generation of claims, the log and how far it is applied
+//	m<name>                         metadata: schema, generation of claims, the log and how far it is applied, counts of all entries
 //	t<id>\x00                       head
 //	t<id>\x01                       a few fields of the checkpoint, then the checkpoint
 //	t<id>\x02<seq>                  record, by the seq of its first fact

@@ -117,7 +117,7 @@ func Downgrade(t testing.TB, path, task, user string, status executorv1.Executor
 		b := tx.Bucket(bucket)
 		value, err := proto.Marshal(&storagev1.TaskIndex{Status: status, AgentId: agent})
 		return errors.Join(err, b.Put(userKey(user, id), withChecksum(userKey(user, id), value)), b.Delete(statusKey(user, status, id)),
-			b.Delete(append(agentTasksPrefix(user, agent), id[:]...)), b.Put(keySchema, numberBytes(7)))
+			b.Delete(append(agentTasksPrefix(user, agent), id[:]...)), b.Put(keySchema, numberBytes(7)), b.Delete(keyCounts))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func openOnce(path string, readOnly bool) (handle *os.File, db *bbolt.DB, err er
 	}
 	err = faultsAsErrors("the file", func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout: lockWait, FreelistType: bbolt.FreelistMapType, ReadOnly: readOnly, NoStatistics: true,
+			Timeout: lockWait, FreelistType: bbolt.FreelistMapType, ReadOnly: readOnly, PreLoadFreelist: readOnly,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 				handle, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
 				return handle, err

@@ -155,7 +155,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				t.Errorf("copy %d: Compact: %v; whether the last record was cut off: %t", i, err, torn)
 			}
 		}
-		offline, err := bolt.FileInfo(t.Context(), copied)
+		offline, err := bolt.FileInfo(copied)
 		if err != nil {
 			t.Errorf("copy %d: FileInfo: %v", i, err)
 		}
@@ -260,7 +260,7 @@ func TestLogCutOff(t *testing.T) {
 		if err != nil || len(problems) > 0 && !cutOff(problems) {
 			t.Fatalf("cut at %d: %v, %v", cut, problems, err)
 		}
-		info, err := bolt.FileInfo(t.Context(), copied)
+		info, err := bolt.FileInfo(copied)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestLogThatDoesNotFit(t *testing.T) {
 			}
 			before := contentsOf(t, copied)
 			_, opened := bolt.Open(copied)
-			_, info := bolt.FileInfo(t.Context(), copied)
+			_, info := bolt.FileInfo(copied)
 			_, check := bolt.CheckFile(copied)
 			_, _, compact := bolt.Compact(copied)
 			for name, err := range map[string]error{"Open": opened, "FileInfo": info, "CheckFile": check, "Compact": compact} {

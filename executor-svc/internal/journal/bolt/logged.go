@@ -254,7 +254,7 @@ func (f *file) store(changes *overlay, to position, open bool) error {
 	if f.fileBroken != nil {
 		return f.fileBroken
 	}
-	return f.transact(func(b *bbolt.Bucket) error {
+	return f.transact(func(b *counted) error {
 		if err := putAll(b, changes, to.sequence); err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (f *file) store(changes *overlay, to position, open bool) error {
 }
 
 // transact runs write in a transaction of the file. Called with applying held, or before anything else uses the file.
-func (f *file) transact(write func(b *bbolt.Bucket) error) error {
+func (f *file) transact(write func(b *counted) error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	tx, err := f.db.Begin(true)
 	if err != nil {
@@ -276,7 +276,8 @@ func (f *file) transact(write func(b *bbolt.Bucket) error) error {
 			return damagedError("writing the journal", errMissing)
 		}
 		b.FillPercent = fillPercent
-		if err := write(b); err != nil {
+		c := newCounted(b)
+		if err := errors.Join(write(c), c.store()); err != nil {
 			return err
 		}
 		return f.commitFile(tx)
@@ -309,7 +310,7 @@ func (f *file) committed(id int) bool {
 }
 
 // putAll writes changes to the file.
-func putAll(b *bbolt.Bucket, changes *overlay, sequence uint64) (err error) {
+func putAll(b *counted, changes *overlay, sequence uint64) (err error) {
 	changes.Scan(func(c *change) bool {
 		if c.deleted {
 			err = b.Delete(c.key)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -55,7 +54,7 @@ func (f *file) storePieces(p payload) (err error) {
 
 // storePiece writes the piece that begins at a position. Called with applying held.
 func (f *file) storePiece(p payload, at int) error {
-	return f.transact(func(b *bbolt.Bucket) error {
+	return f.transact(func(b *counted) error {
 		k := largeKey(p.sum)
 		if err := b.Put(k, withChecksum(k, numberBytes(uint64(len(p.data))))); err != nil {
 			return err
@@ -72,8 +71,8 @@ func (f *file) storePiece(p payload, at int) error {
 }
 
 // dropOrphans removes large payloads that nothing refers to. It is called while there are no changes in the log.
-func dropOrphans(b *bbolt.Bucket) error {
-	t, c := &table{base: b}, b.Cursor()
+func dropOrphans(b *counted) error {
+	t, c := &table{base: b.Bucket}, b.Cursor()
 	var keys [][]byte
 	for k, _ := c.Seek([]byte{kindLarge}); len(k) == 1+len(hash{}) && k[0] == kindLarge; k, _ = c.Next() {
 		if sum := hash(k[1:]); !isReferenced(t, sum) {

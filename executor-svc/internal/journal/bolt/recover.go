@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.etcd.io/bbolt"
-
 	"pawl.dev/executor-svc/internal/journal/wal"
 )
 
@@ -21,7 +19,7 @@ type logState struct {
 
 var keyLog = []byte("mlog")
 
-func (s logState) put(b *bbolt.Bucket) error {
+func (s logState) put(b *counted) error {
 	v := binary.BigEndian.AppendUint64(append(make([]byte, 0, 32), s.id[:]...), s.applied)
 	flag := byte(0)
 	if s.open {
@@ -53,7 +51,7 @@ func (f *file) logState() (s logState, err error) {
 
 // recover applies the records of the log that are not in the file, begins a new log, and starts applyLoop. prepare runs in the
 // transaction that applies the log. torn is the reason why the newest change may be missing.
-func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err error) {
+func (f *file) recover(prepare func(b *counted) error) (torn error, err error) {
 	state, err := f.logState()
 	if err != nil {
 		return nil, err
@@ -64,7 +62,7 @@ func (f *file) recover(prepare func(b *bbolt.Bucket) error) (torn error, err err
 		return err
 	}
 	apply := func() error {
-		return f.transact(func(b *bbolt.Bucket) error {
+		return f.transact(func(b *counted) error {
 			if f.frozen != nil {
 				if err := putAll(b, f.frozen, f.frozenTo.sequence); err != nil {
 					return err

@@ -12,8 +12,9 @@ import (
 	"pawl.dev/executor-svc/internal/journal"
 )
 
-// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics and webhooks, version 8 indexes of statuses and agents.
-const schemaVersion = 8
+// schemaVersion is written into each file. Open refuses newer files, and those older than oldestVersion. Version 6 has large payloads in parts, version 7 topics and webhooks,
+// version 8 indexes of statuses and agents, version 9 counts.
+const schemaVersion = 9
 
 const oldestVersion = 5
 
@@ -69,13 +70,14 @@ func (s *Store) Suspect() error { return s.suspect }
 
 // initialize writes the first entries of a new journal.
 func initialize(tx *bbolt.Tx) error {
-	b, err := tx.CreateBucketIfNotExists(bucket)
+	created, err := tx.CreateBucketIfNotExists(bucket)
 	if err != nil {
 		return err
 	}
+	b := newCounted(created)
 	var log logState
 	_, _ = rand.Read(log.id[:]) // never fails
-	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), log.put(b))
+	return errors.Join(b.Put(keySchema, numberBytes(schemaVersion)), log.put(b), b.store())
 }
 
 // start applies the log, begins a new generation of claims, and reads the tasks that are due. torn is the reason why the newest
@@ -93,7 +95,7 @@ func start(f *file) (d *due, torn error, err error) {
 		return nil, nil, err
 	}
 	generation++
-	torn, err = f.recover(func(b *bbolt.Bucket) error {
+	torn, err = f.recover(func(b *counted) error {
 		return errors.Join(b.Put(keyGeneration, withChecksum(keyGeneration, numberBytes(generation))), indexOlder(b), b.Put(keySchema, numberBytes(schemaVersion)), dropOrphans(b))
 	})
 	if err != nil {

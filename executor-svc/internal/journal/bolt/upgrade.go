@@ -6,14 +6,13 @@ import (
 	"errors"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 )
 
 // indexOlder adds the indexes that files with a schema version before 8 do not have, from the values that their index of users has.
-func indexOlder(b *bbolt.Bucket) error {
+func indexOlder(b *counted) error {
 	if v := b.Get(keySchema); len(v) != 8 || binary.BigEndian.Uint64(v) >= 8 {
 		return nil
 	}
