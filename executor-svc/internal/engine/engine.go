@@ -57,7 +57,7 @@ type Deps struct {
 type Engine struct {
 	cfg  Config
 	deps Deps
-	hub  *hub
+	hub  hub
 	// watching bounds the bytes of events that watchers hold, and reading how many records are read at once.
 	watching *serve.Budget
 	reading  chan struct{}
@@ -88,7 +88,7 @@ func New(cfg Config, deps Deps) *Engine {
 		deps.Watching = serve.NewBudget("watch", 64<<20)
 	}
 	e := &Engine{
-		cfg: cfg, deps: deps, hub: newHub(), due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
+		cfg: cfg, deps: deps, due: make(chan struct{}, 1), draining: make(chan struct{}), started: time.Now(),
 		owners: map[string]*owner{}, results: map[string]chan error{},
 		watching: deps.Watching, reading: make(chan struct{}, maxReading),
 	}

@@ -12,6 +12,7 @@ import (
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	"pawl.dev/services/serve"
 
+	"pawl.dev/executor-svc/internal/feed"
 	"pawl.dev/executor-svc/internal/journal"
 	storagev1 "pawl.dev/executor-svc/internal/storage/v1"
 	"pawl.dev/executor-svc/internal/view"
@@ -24,8 +25,7 @@ const (
 	tailBytes   = 64 << 10
 )
 
-// Hub wakes the watchers of topics, and the dispatcher. Watchers pull records, so that a slow one delays no other. The first watcher that is awake reads a new
-// record from the journal, for all watchers of its topic.
+// Hub wakes the watchers of topics, and the dispatcher. The first watcher that is awake reads a new record from the journal, for all watchers of its topic.
 type Hub struct {
 	topics journal.Topics
 	// outbox receives a value when there may be a new entry in the outbox.
@@ -35,51 +35,22 @@ type Hub struct {
 	reading chan struct{}
 	// stopping is closed by Stop.
 	stopping chan struct{}
-
-	mu    sync.Mutex // guards feeds
-	feeds map[string]*feed
+	feeds    feed.Feeds[watched]
 }
 
-// feed has the newest records of a watched topic. It exists while it has watchers.
-type feed struct {
-	id string
-
-	watching sync.Mutex // guards watchers; taken after Hub.mu, and held only shortly, because posts take it
-	watchers []*watcher
-
+// watched is a watched topic.
+type watched struct {
 	// stale is set when records were posted that no watcher has read.
 	stale atomic.Bool
 	mu    sync.Mutex // guards the fields below; held while the journal is read
 	// topic was read after the records in tail; nil until a watcher has read.
 	topic *journal.Topic
-	// tail holds the newest records up to the seq end, and size their bytes. It begins with the records that are posted while the topic is watched.
-	tail []*record
+	// tail holds records up to the seq end. It begins with those that are posted while the topic is watched.
+	tail feed.Tail[*conversationv1.TopicEvent]
 	end  uint64
-	size int
 }
 
-// watcher watches one topic.
-type watcher struct {
-	feed *feed
-	// more receives a value when records were posted that the watcher has not seen.
-	more chan struct{}
-}
-
-// record is a record whose events are derived once for all watchers.
-type record struct {
-	journal.TopicRecord
-	topic   *journal.Topic
-	size    int // bytes
-	once    sync.Once
-	derived []*conversationv1.TopicEvent
-}
-
-func (r *record) events() []*conversationv1.TopicEvent {
-	r.once.Do(func() { r.derived, r.topic = view.TopicEvents(r.topic, r.TopicRecord), nil })
-	return r.derived
-}
-
-func (r *record) lastSeq() uint64 { return r.FirstSeq + uint64(len(r.GetFacts())) - 1 }
+type record = feed.Record[*conversationv1.TopicEvent]
 
 // maxReading is how many watchers read the journal alone at once: what they read may have to wait for the budget.
 const maxReading = 2
@@ -88,7 +59,6 @@ const maxReading = 2
 func NewHub(topics journal.Topics, budget *serve.Budget) *Hub {
 	return &Hub{
 		topics: topics, budget: budget, outbox: make(chan struct{}, 1), reading: make(chan struct{}, maxReading), stopping: make(chan struct{}),
-		feeds: map[string]*feed{},
 	}
 }
 
@@ -149,17 +119,9 @@ func (h *Hub) posted(id string, facts []*storagev1.TopicFact) {
 	if slices.ContainsFunc(facts, func(f *storagev1.TopicFact) bool { return f.GetMessage() != nil || journal.EndsTasks(f) }) {
 		wake(h.outbox)
 	}
-	h.mu.Lock()
-	f := h.feeds[id]
-	h.mu.Unlock()
-	if f == nil {
-		return
-	}
-	f.stale.Store(true)
-	f.watching.Lock()
-	defer f.watching.Unlock()
-	for _, w := range f.watchers {
-		wake(w.more)
+	if f := h.feeds.Find(id); f != nil {
+		f.State.stale.Store(true)
+		f.Wake()
 	}
 }
 
@@ -171,59 +133,27 @@ func wake(ch chan<- struct{}) {
 	}
 }
 
-// watch adds a watcher.
-func (h *Hub) watch(id string) *watcher {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f := h.feeds[id]
-	if f == nil {
-		f = &feed{id: id}
-		h.feeds[id] = f
-	}
-	w := &watcher{feed: f, more: make(chan struct{}, 1)}
-	f.watching.Lock()
-	defer f.watching.Unlock()
-	f.watchers = append(f.watchers, w)
-	return w
-}
-
-// unwatch removes a watcher.
-func (h *Hub) unwatch(w *watcher) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f := w.feed
-	f.watching.Lock()
-	defer f.watching.Unlock()
-	f.watchers = slices.DeleteFunc(f.watchers, func(other *watcher) bool { return other == w })
-	if len(f.watchers) == 0 {
-		delete(h.feeds, f.id)
-	}
-}
-
 // after returns the topic and its next records with facts after seq; complete is false if the watcher has to read them from the journal by itself.
-func (f *feed) after(ctx context.Context, topics journal.Topics, seq uint64) (t *journal.Topic, records []*record, complete bool, err error) {
+func (f *watched) after(ctx context.Context, topics journal.Topics, id string, seq uint64) (t *journal.Topic, records []*record, complete bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.topic == nil || f.stale.Load() {
-		if err := f.read(ctx, topics); err != nil {
+		if err := f.read(ctx, topics, id); err != nil {
 			return nil, nil, false, err
 		}
 	}
 	switch {
 	case seq >= f.topic.State.GetLastSeq():
 		return f.topic, nil, true, nil
-	case seq >= f.end, len(f.tail) == 0, f.tail[0].FirstSeq > seq+1:
+	case seq >= f.end:
 		return nil, nil, false, nil
 	}
-	unseen := len(f.tail) - 1
-	for unseen > 0 && f.tail[unseen-1].lastSeq() > seq {
-		unseen--
-	}
-	return f.topic, f.tail[unseen:len(f.tail):len(f.tail)], true, nil
+	records, complete = f.tail.After(seq)
+	return f.topic, records, complete, nil
 }
 
 // read adds the next records to the tail.
-func (f *feed) read(ctx context.Context, topics journal.Topics) (err error) {
+func (f *watched) read(ctx context.Context, topics journal.Topics, id string) (err error) {
 	f.stale.Store(false)
 	defer func() {
 		if err != nil || f.end < f.topic.State.GetLastSeq() {
@@ -231,32 +161,27 @@ func (f *feed) read(ctx context.Context, topics journal.Topics) (err error) {
 		}
 	}()
 	if f.topic == nil {
-		t, err := topics.Topic(ctx, f.id)
+		t, err := topics.Topic(ctx, id)
 		if err == nil {
 			f.topic, f.end = t, t.State.GetLastSeq()
 		}
 		return err
 	}
-	t, records, err := read(ctx, topics, f.id, f.end)
+	t, records, err := read(ctx, topics, id, f.end)
 	if err != nil {
 		return err
 	}
 	f.topic = t
 	for _, r := range records {
-		f.tail = append(f.tail, r)
-		f.size += r.size
-		f.end = r.lastSeq()
-	}
-	for len(f.tail) > tailRecords || f.size > tailBytes && len(f.tail) > 1 {
-		f.size -= f.tail[0].size
-		f.tail = f.tail[1:]
+		f.tail.Add(r, tailRecords, tailBytes, 1)
+		f.end = r.Last
 	}
 	return nil
 }
 
 // read reads the next records of a topic after a seq, and then the topic.
 func read(ctx context.Context, topics journal.Topics, id string, after uint64) (*journal.Topic, []*record, error) {
-	found, err := topics.TopicRecords(ctx, id, after, watchBytes)
+	found, err := topics.TopicRecords(ctx, id, after, feed.ReadBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -266,7 +191,8 @@ func read(ctx context.Context, topics journal.Topics, id string, after uint64) (
 	}
 	records := make([]*record, 0, len(found))
 	for _, r := range found {
-		records = append(records, &record{TopicRecord: r, topic: t, size: proto.Size(r.TopicRecord)})
+		derive := func() []*conversationv1.TopicEvent { return view.TopicEvents(t, r) }
+		records = append(records, feed.NewRecord(r.FirstSeq, len(r.GetFacts()), proto.Size(r.TopicRecord), derive))
 	}
 	return t, records, nil
 }
