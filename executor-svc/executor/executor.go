@@ -143,11 +143,11 @@ func New(_ context.Context, cfg Config, deps Deps) (*Service, error) {
 		Flows:  flows,
 		Log:    deps.Log,
 	})
-	sender := webhook.New(webhook.Deps{Journal: j, Secrets: webhook.Secrets{Box: box}, Receivers: webhook.NewReceivers(allowed, nil), Log: deps.Log})
+	sender := webhook.New(webhook.Deps{Journal: j, Secrets: webhook.Secrets{Box: box}, Receivers: webhook.NewReceivers(allowed, nil), Log: deps.Log, Audit: records})
 	tasks := api.NewTasks(api.Deps{
 		Engine: e, Journal: j, Hub: hub, Sender: sender, Planner: planner, Pool: pool, Flows: flows, Log: deps.Log, Limits: limits(cfg),
 		Requests: cfg.MaxRequests, Posts: cfg.MaxPosts, Window: cmp.Or(cfg.RequestWindow, 15*time.Second), UserBytes: cfg.MaxUserBytes,
-		StoreInfo: store.Info, Audit: records,
+		StoreInfo: store.Info,
 	})
 	return &Service{
 		journal: j, audit: records, engine: e, tasks: tasks, hub: hub, dispatcher: &topic.Dispatcher{Journal: j, Hub: hub, Tasks: tasks, Log: deps.Log}, sender: sender,

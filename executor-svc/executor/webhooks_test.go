@@ -339,7 +339,9 @@ func TestChangesOfWebhooksAreAudited(t *testing.T) {
 
 // Both secrets sign after a rotation. A redirect is not followed, and 410 disables the webhook until its owner enables it.
 func TestWebhookAnswers(t *testing.T) {
-	r := newRig(t, fake.Script()).allowLoopback()
+	r := newRig(t, fake.Script())
+	r.cfg.Audit = filepath.Join(t.TempDir(), "audit.jsonl")
+	r.allowLoopback()
 	inside := newReceiver(t, nil)
 	answer := func(w http.ResponseWriter, p *posted) {
 		switch p.path {
@@ -387,6 +389,9 @@ func TestWebhookAnswers(t *testing.T) {
 		if gone.GetDisabled() {
 			break
 		}
+	}
+	if raw, err := os.ReadFile(r.cfg.Audit); err != nil || !strings.Contains(string(raw), `"change":"disabled: the receiver answered HTTP 410 (Gone)"`) {
+		t.Errorf("the audit file has %s, %v", raw, err)
 	}
 	r.run(auto("go on"))
 	web.next()

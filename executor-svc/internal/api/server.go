@@ -15,7 +15,6 @@ import (
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 	mcppoolv1 "pawl.dev/proto/gen/pawl/mcppool/v1"
 	plannerv1 "pawl.dev/proto/gen/pawl/planner/v1"
-	"pawl.dev/services/audit"
 	"pawl.dev/services/errs"
 	"pawl.dev/services/humantime"
 	"pawl.dev/services/identity"
@@ -52,8 +51,6 @@ type Deps struct {
 	// StoreInfo describes the journal.
 	StoreInfo func(context.Context) (*executorv1.StoreInfo, error)
 	Log       *slog.Logger
-	// Audit gets a record of each change of a webhook; may be nil.
-	Audit *audit.Log
 }
 
 // Tasks implements ExecutorService.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"log/slog"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,23 +89,10 @@ func (s *Webhooks) CreateWebhook(ctx context.Context, req *executorv1.CreateWebh
 	case err != nil:
 		return nil, apiError(err, nil)
 	}
-	s.audit(ctx, "created", ref, w)
+	s.Sender.Audited(ctx, "created", ref, w)
 	out := webhookView(ref.ID, w)
 	out.Secret = secret
 	return out, nil
-}
-
-// audit logs and records a change of a webhook. The path of its URL may be secret.
-func (s *Webhooks) audit(ctx context.Context, change string, ref journal.WebhookRef, w *storagev1.Webhook) {
-	host := ""
-	if u, err := url.Parse(w.GetUrl()); err == nil {
-		host = u.Host
-	}
-	attrs := []slog.Attr{
-		slog.String("user", ref.User), slog.String("webhook", ref.ID), slog.String("change", change), slog.String("host", host), slog.Bool("disabled", w.GetDisabled()),
-	}
-	s.Log.LogAttrs(ctx, slog.LevelInfo, "a webhook was changed", attrs...)
-	s.Audit.Record(ctx, "webhook_change", attrs...)
 }
 
 // existing returns the webhook that an earlier, equal request created. Its secret is returned too, because the first response may have been lost.
@@ -250,7 +235,7 @@ func (s *Webhooks) change(ctx context.Context, id, etag, change string, edit fun
 		if err != nil {
 			return nil, apiError(err, webhookNotFound(id))
 		}
-		s.audit(ctx, change, ref, w)
+		s.Sender.Audited(ctx, change, ref, w)
 		s.Sender.Wake(ref)
 		return webhookView(ref.ID, w), nil
 	}
@@ -271,7 +256,7 @@ func (s *Webhooks) DeleteWebhook(ctx context.Context, req *executorv1.DeleteWebh
 	if err := s.Journal.DeleteWebhook(ctx, ref, rev); err != nil {
 		return nil, apiError(err, webhookNotFound(req.GetId()))
 	}
-	s.audit(ctx, "deleted", ref, w)
+	s.Sender.Audited(ctx, "deleted", ref, w)
 	return &executorv1.DeleteWebhookResponse{}, nil
 }
 

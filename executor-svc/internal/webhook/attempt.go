@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -209,10 +210,25 @@ func (s *Sender) disable(ctx context.Context, ref journal.WebhookRef) error {
 		rev := w.GetRev()
 		w.Disabled, w.DisabledReason, w.Rev, w.UpdateTime = true, "the receiver answered HTTP 410 (Gone)", rev+1, time.Now().UnixNano()
 		if err = s.Journal.PutWebhook(ctx, ref, w, rev, 0); !errors.Is(err, journal.ErrStale) {
-			s.Log.Warn("a webhook was disabled, because its receiver answered HTTP 410", "user", ref.User, "webhook", ref.ID)
+			if err == nil {
+				s.Audited(ctx, "disabled: "+w.GetDisabledReason(), ref, w)
+			}
 			return ignoreDeleted(err)
 		}
 	}
+}
+
+// Audited logs and records a change of a webhook. The path of its URL may be secret.
+func (s *Sender) Audited(ctx context.Context, change string, ref journal.WebhookRef, w *storagev1.Webhook) {
+	host := ""
+	if u, err := url.Parse(w.GetUrl()); err == nil {
+		host = u.Host
+	}
+	attrs := []slog.Attr{
+		slog.String("user", ref.User), slog.String("webhook", ref.ID), slog.String("change", change), slog.String("host", host), slog.Bool("disabled", w.GetDisabled()),
+	}
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "a webhook was changed", attrs...)
+	s.Audit.Record(ctx, "webhook_change", attrs...)
 }
 
 // ignoreDeleted returns nil for a webhook that was deleted meanwhile.

@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
+	"pawl.dev/services/audit"
 	"pawl.dev/services/serve"
 
 	"pawl.dev/executor-svc/internal/journal"
@@ -41,6 +42,8 @@ type Deps struct {
 	Secrets   Secrets
 	Receivers *Receivers
 	Log       *slog.Logger
+	// Audit gets a record of each change of a webhook; may be nil.
+	Audit *audit.Log
 }
 
 const (
