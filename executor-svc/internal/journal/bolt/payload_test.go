@@ -20,7 +20,7 @@ func TestLargePayloadIsWrittenOnce(t *testing.T) {
 	s := open(t, path)
 	n := journaltest.NewTask("ann")
 	large := func(c string) []journal.Record {
-		text := strings.Repeat(c, 9<<20)
+		text := strings.Repeat(c, 5<<20)
 		return []journal.Record{{FirstSeq: 1, Record: &storagev1.Record{Time: 1, Facts: []*storagev1.Fact{{Kind: &storagev1.Fact_StepOutput{StepOutput: text}}}}}}
 	}
 	n.Records = large("a")
@@ -46,7 +46,7 @@ func TestLargePayloadIsWrittenOnce(t *testing.T) {
 		}
 		s := open(t, path)
 		i, err := s.Info(t.Context())
-		if err != nil || i.GetPayloads() != 1 || i.GetBytes()["payloads"] > 10<<20 {
+		if err != nil || i.GetPayloads() != 1 || i.GetBytes()["payloads"] > 6<<20 {
 			t.Errorf("%v, %v", i, err)
 		}
 		got, err := s.Records(t.Context(), n.ID, 0, 1)

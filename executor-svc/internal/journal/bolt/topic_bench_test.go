@@ -69,7 +69,7 @@ func BenchmarkPost(b *testing.B) {
 // A topic in which nothing happens is in the file only: memory grows by what bbolt keeps of free pages.
 func TestIdleTopics(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "journal.db"))
-	newTopics(t, s, 1000) // what the journal itself takes
+	newTopics(t, s, 300) // what the journal itself takes
 	heap := func() int64 {
 		if err := s.Apply(); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestIdleTopics(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	const topics = 2000
+	const topics = 700
 	newTopics(t, s, topics)
 	grown := (heap() - before) / topics
 	t.Logf("%d bytes per topic", grown)

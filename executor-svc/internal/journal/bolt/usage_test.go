@@ -28,7 +28,7 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func() string {
-		return strings.Repeat(string(rune('a'+random.IntN(4))), []int{10, 5000, 2 << 20}[random.IntN(3)])
+		return strings.Repeat(string(rune('a'+random.IntN(4))), []int{10, 5000, 400 << 10}[random.IntN(3)])
 	}
 	var ids, topics []string
 	for _, user := range users {
@@ -37,7 +37,7 @@ func TestUsageIsWhatIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 60 {
+	for i := range 40 {
 		if i%7 == 3 {
 			s.FailCommits(func(func() error) error { return errDisk })
 		}
