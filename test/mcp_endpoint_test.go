@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -253,6 +254,9 @@ func TestMCPEndpointRefuses(t *testing.T) {
 		"a double key":    {`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, nil, 400, "-32600"},
 		"no version":      {`{"id":1,"method":"ping"}`, nil, 400, "-32600"},
 		"an object as id": {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, nil, 400, "-32600"},
+		"a null id":       {`{"jsonrpc":"2.0","id":null,"method":"tools/list"}`, nil, 400, "-32600"},
+		"other revision":  {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, []string{version, "1999-01-01"}, 400, "-32022"},
+		"no task":         {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t__echo","arguments":{"text":"x"},"task":{}}}`, nil, 200, "-32601"},
 		"params":          {`{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, nil, 400, "-32602"},
 		"unknown method":  {`{"jsonrpc":"2.0","id":1,"method":"no/such"}`, nil, 200, "-32601"},
 		"unknown tool":    {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"no"}}`, nil, 200, "-32602"},
@@ -392,3 +396,90 @@ func TestMCPEndpointOfTwoUsers(t *testing.T) {
 }
 
 func first[A, B any](a A, _ B) A { return a }
+
+// A call goes on while the gateway stops, and has its result. The client of a call that is cut off learns that its outcome is not known, and the client of a task
+// how to follow it.
+func TestMCPCallsWhenProcessesEnd(t *testing.T) {
+	target := rig.FourProcesses(t, binaries, rig.Options{})
+	// begin makes a call, and returns its answer once the process has ended, which it does when the call runs.
+	begin := func(name, arguments string, end func()) (last string) {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"progressToken":"p"}}}`, name, arguments)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target.HTTP+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if last == "" && strings.Contains(lines.Text(), "notifications/progress") {
+				end()
+			}
+			if lines.Text() != "" {
+				last = lines.Text()
+			}
+		}
+		return last
+	}
+	kill := func(name string) func() { return func() { target.Restart(t, name) } }
+	if got := begin("t__slow", `{"steps":100}`, kill("mcppool-svc")); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, `"outcome":"UNKNOWN"`) || !strings.Contains(got, "Look before you call") {
+		t.Errorf("the pool was killed: %s", got)
+	}
+	task := fmt.Sprintf(`{"goal":%q,"servers":["t"]}`, `call t/slow {"steps": 100}`)
+	if got := begin("run_task", task, kill("executor-svc")); !strings.Contains(got, "resume_task and the task_id") {
+		t.Errorf("the executor was killed: %s", got)
+	}
+	stop := func() {
+		if err := target.Processes["gateway"].Terminate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := begin("t__slow", `{"steps":100}`, stop); !strings.Contains(got, "100 steps") {
+		t.Errorf("the gateway stops: %s", got)
+	}
+}
+
+// Arguments that do not fit a tool of Pawl's own are named as the tool's schema names them.
+func TestMCPOwnToolArguments(t *testing.T) {
+	target := rig.InProcess(t, rig.Options{})
+	for arguments, want := range map[[2]string]string{
+		{"get_task", `{}`}: "the argument task_id is missing", {"cancel_task", `{}`}: "the argument task_id is missing", {"resume_task", `{}`}: "the argument task_id is missing",
+		{"run_task", `{"goal":"x","foo":1}`}: `there is no argument \"foo\"`, {"run_task", `{"goal":5}`}: `the argument \"goal\" must not be a number`,
+		{"list_tasks", `{"limit":-5}`}: "use 1 to 100",
+	} {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, arguments[0], arguments[1])
+		if _, got, _ := postTo(t, target.HTTP+"/mcp", "", body); !strings.Contains(got, want) || !strings.Contains(got, `"isError":true`) {
+			t.Errorf("%v: %s, want %s", arguments, got, want)
+		}
+	}
+}
+
+// A stream of notifications ends when its user's key is removed.
+func TestMCPStreamEndsWithItsKey(t *testing.T) {
+	path, key := keys(t)
+	token := key("ann", identity.RoleUser)
+	target := rig.InProcess(t, rig.Options{Keys: path, Key: token})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target.HTTP+"/mcp", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Accept": {"text/event-stream"}, "Authorization": {"Bearer " + token}}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	file, err := identity.OpenKeyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Remove(file.List()[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the end, before that of the test
+		t.Error(err)
+	}
+}

@@ -23,6 +23,8 @@ const (
 	approvalInput = "pawl.dev/approval"
 	// afterwards bounds requests to the pool that are made after a call: acknowledgements and cancellations.
 	afterwards = 10 * time.Second
+	// drainTime is how long running calls may go on when the gateway stops. It is shorter than the time after which requests are cut off.
+	drainTime = 8 * time.Second
 )
 
 // call is a tools/call.
@@ -33,6 +35,7 @@ type call struct {
 	progress string // the client's progress token, as JSON; empty: none
 	level    int    // of the least severe log message that the client gets; -1: none
 	unasked  bool   // the client cannot ask for the approval that the call needs
+	asking   bool   // the client's user has an open question
 }
 
 // callTool calls a tool, or continues a call that asked its client for input.
@@ -45,7 +48,11 @@ func (q *request) callTool() error {
 			return err
 		}
 	}
-	if own := ownTools[q.params.text("name")]; own != nil && q.server == "" {
+	own := ownTools[q.params.text("name")]
+	switch {
+	case !q.modern && q.params.has("task") && (q.server != "" || q.params.text("name") != "run_task"):
+		return errorf(methodNotFound, "the tool %.100q does not run as a task; leave params.task out", q.params.text("name"))
+	case own != nil && q.server == "":
 		return own(q)
 	}
 	server, name, err := q.resolve(q.params.text("name"))
@@ -149,6 +156,9 @@ func (q *request) takeAnswer() error {
 		take = q.answerTask
 	}
 	if err := take(asked, answer); err != nil {
+		if asked.Task == "" { // an answer that does not fit is none, and the call must not wait for another
+			_ = q.answer(asked, fields{"action": []byte(`"cancel"`)}) // the question may be closed
+		}
 		return errorOf(err).with(http.StatusBadRequest)
 	}
 	return nil
@@ -183,6 +193,7 @@ type events[E any] struct {
 	open   func(context.Context) (recv func() (E, error), err error)
 	handle func(E, error) (done bool, err error) // sends an event to the client; done: the request is answered
 	leave  func()                                // the client is gone, or the gateway stops
+	drains func() bool                           // reports whether the request goes on while the gateway stops; nil: it does not
 }
 
 // follow handles the events until the request is answered. extra ends it too: a function from it answers the request.
@@ -202,6 +213,7 @@ func (s events[E]) follow(q *request, extra <-chan func() error) error {
 	}()
 	beat := time.NewTicker(q.cfg.Heartbeat)
 	defer beat.Stop()
+	stopping, drained := q.cfg.Stopping, (<-chan time.Time)(nil)
 	for {
 		select {
 		case got, ok := <-received:
@@ -219,15 +231,24 @@ func (s events[E]) follow(q *request, extra <-chan func() error) error {
 		case <-ctx.Done():
 			s.leave()
 			return nil
-		case <-q.cfg.Stopping:
-			s.leave()
-			return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the gateway is stopping; try again in a moment")
+		case <-stopping:
+			if s.drains == nil || !s.drains() {
+				s.leave()
+				return gatewayStops()
+			}
+			stopping, drained = nil, time.After(drainTime)
+		case <-drained:
+			return gatewayStops()
 		}
 		if q.out.err != nil {
 			s.leave()
 			return nil
 		}
 	}
+}
+
+func gatewayStops() error {
+	return errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_SHUTTING_DOWN, "the gateway is stopping; try again in a moment")
 }
 
 // receive passes events on until the stream has ended or ctx is done.
@@ -248,7 +269,17 @@ func receive[E any](ctx context.Context, recv func() (E, error), to chan<- recei
 
 // follow sends the events of a call to the client, and answers when the call ends or needs input.
 func (c *call) follow(open func(context.Context) (recv func() (callEvent, error), err error)) error {
-	return events[callEvent]{open, c.handle, c.leave}.follow(c.request, nil)
+	begun := false
+	start := func(ctx context.Context) (recv func() (callEvent, error), err error) {
+		recv, err = open(ctx)
+		begun = err == nil
+		return recv, err
+	}
+	err := events[callEvent]{start, c.handle, c.leave, func() bool { return !c.asking }}.follow(c.request, nil)
+	if _, own := err.(*rpcError); err == nil || own || !begun || c.asking { //nolint:errorlint // they are never wrapped
+		return err
+	}
+	return c.fail(err)
 }
 
 // leave cancels the call of a client that is gone. In revisions with sessions, a lost connection does not cancel a call.
@@ -273,10 +304,11 @@ func (q *request) afterwards(do func(context.Context)) {
 func (c *call) handle(e callEvent, err error) (done bool, _ error) {
 	if err != nil {
 		if errors.Is(err, io.EOF) {
-			return true, errorf(internalError, "the call ended without a result")
+			err = errs.New(codes.Unavailable, commonv1.ErrorReason_ERROR_REASON_NETWORK_ERROR, "the call ended without a result")
 		}
 		return true, c.fail(err)
 	}
+	c.asking = false
 	switch {
 	case e.GetResult() != nil:
 		return true, c.finish(e.GetResult())
@@ -322,6 +354,7 @@ func (c *call) ask(required *mcppoolv1.CallInputRequired) (done bool, err error)
 		}))
 	case can && c.out.open():
 		c.out.send(notification(c.signer.sign(questionToken, asked), "elicitation/create", c.elicitation(required)))
+		c.asking = asked.Input == approvalInput // the call is not made yet
 		return false, nil
 	case c.modern && asked.Input != approvalInput:
 		c.leave()
@@ -378,6 +411,9 @@ func (c *call) fail(err error) error {
 	case c.Context().Err() != nil:
 		c.leave()
 		return nil //nolint:nilerr // the client is gone
+	case e.Code == codes.Unavailable && e.Metadata[errs.OutcomeKey] == "": // the connection to the pool was lost, or someone stops
+		return c.replyFailed("The call was cut off ("+e.Message+"), so it is not known whether it took effect. Look before you call the tool again.",
+			e.With(errs.OutcomeKey, "UNKNOWN"))
 	case statusOf(e) != 0, e.Code == codes.Canceled, e.Code == codes.NotFound && e.Reason != commonv1.ErrorReason_ERROR_REASON_CALL_NOT_FOUND:
 		return err
 	}

@@ -282,19 +282,25 @@ func (q *request) identifyModern(header, stated string) error {
 	switch {
 	case q.id == nil && stated == "": // a notification needs no _meta
 		return nil
+	case stated == "" && header != modern && q.method != "server/discover":
+		return unknownRevision(header)
 	case stated == "":
 		return errorf(invalidParams, "params._meta has no io.modelcontextprotocol/protocolVersion")
 	case header != stated:
 		return errorf(headerMismatch, "the header Mcp-Protocol-Version is %.40q, and the body says %.40q", header, stated)
 	case stated != modern:
-		e := errorf(unsupportedVersion, "the revision %.40q is not known here", stated)
-		e.Data = map[string]any{"supported": revisions, "requested": stated}
-		return e
+		return unknownRevision(stated)
 	case capabilities == nil && q.id != nil:
 		return errorf(invalidParams, "params._meta has no io.modelcontextprotocol/clientCapabilities")
 	}
 	q.client.setCapabilities(capabilities)
 	return q.checkHeaders()
+}
+
+func unknownRevision(requested string) *rpcError {
+	e := errorf(unsupportedVersion, "the revision %.40q is not known here", requested)
+	e.Data = map[string]any{"supported": revisions, "requested": requested}
+	return e
 }
 
 // checkHeaders checks that the headers name the method and its object.

@@ -81,6 +81,7 @@ func (q *request) notify(tools bool, uris []string, meta map[string]any) {
 	if tools {
 		watchers.Go(func() {
 			q.watchTools(ctx, func() { tell("notifications/tools/list_changed", map[string]any{}) })
+			cancel() // the caller's key was removed, or the server
 		})
 	}
 	for _, uri := range uris {

@@ -117,7 +117,7 @@ func parse(text []byte) (m message, err *rpcError) {
 		return m, errorf(invalidRequest, "the body is not a JSON-RPC message: %v", failed)
 	}
 	all := fields(members)
-	if id := all["id"]; all.has("id") {
+	if id, given := all["id"]; given {
 		if k := strictjson.Kind(id); k != "string" && k != "number" || len(id) > maxToken {
 			return m, errorf(invalidRequest, "the id is neither a short string nor a number")
 		}

@@ -21,8 +21,12 @@ func (c *call) postpone(refused *errs.Error) error {
 		refused.Message += "; the client cannot ask its user (elicitation), and no task could be made that waits for the approval: " + errs.From(err).Message
 		return c.replyFailed(refused.Message, refused)
 	}
+	result := "`pawl show " + task.GetId() + "`"
+	if c.server == "" {
+		result = "get_task with this task_id"
+	}
 	text := "The call of " + id + " needs an approval, and your client cannot ask for it. The call was not made: it waits as the task " + task.GetId() + ".\n\n" +
-		c.howToAnswer(task.GetId()) + " Then get_task at " + Path + " with this task_id has its result. Do not call the tool again."
+		c.howToAnswer("approve", task.GetId()) + " Then " + result + " has its result. Do not call the tool again."
 	return c.replyFailed(text, refused.With("task_id", task.GetId()))
 }
 

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,9 @@ func (c *taskCall) follow() error {
 		leave:  func() {},
 	}.follow(c.request, c.extra)
 	if err != nil && errs.From(err).Code == codes.Unavailable {
-		return errs.From(err).With("task_id", c.id)
+		e := errs.From(err).With("task_id", c.id)
+		e.Message += "; the task goes on without this request: follow it with resume_task and the task_id " + c.id + " instead of running another"
+		return e
 	}
 	return err
 }
@@ -173,16 +176,23 @@ func (c *taskCall) waiting(task *executorv1.Task) map[string]any {
 
 // waitingText says what a task waits for, and where it is answered.
 func (q *request) waitingText(task *executorv1.Task) string {
-	text := "The task " + task.GetId() + " waits for a person:"
+	text, command := "The task "+task.GetId()+" waits for a person:", ""
 	for _, w := range task.GetWaits() {
 		text += "\n- " + w.GetId() + ": " + questionOf(w)
+		command = cmp.Or(command, answerCommands[w.GetKind()])
 	}
-	return text + "\n\nIf your client cannot ask you: " + q.howToAnswer(task.GetId())
+	return text + "\n\nIf your client cannot ask you: " + q.howToAnswer(cmp.Or(command, "show"), task.GetId())
+}
+
+// answerCommands are the commands of pawl that answer waits.
+var answerCommands = map[executorv1.WaitKind]string{
+	executorv1.WaitKind_WAIT_KIND_APPROVAL: "approve", executorv1.WaitKind_WAIT_KIND_PLAN: "approve", executorv1.WaitKind_WAIT_KIND_INPUT: "input",
+	executorv1.WaitKind_WAIT_KIND_PARAMS: "params", executorv1.WaitKind_WAIT_KIND_OUTCOME: "outcome", executorv1.WaitKind_WAIT_KIND_PAUSE: "unpause",
 }
 
 // howToAnswer says where a person answers what a task waits for, outside the client.
-func (q *request) howToAnswer(task string) string {
-	text := "Answer with `pawl approve " + task + "` (`pawl show " + task + "` lists the commands)"
+func (q *request) howToAnswer(command, task string) string {
+	text := "Answer with `pawl " + command + " " + task + "` (`pawl show " + task + "` lists the commands)"
 	if at, ok := q.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || at.Network() == "tcp" { // else the client does not use HTTP
 		text += ", or by POST to " + origin(q.Request) + "/v1/tasks/" + task + ":resume"
 	}

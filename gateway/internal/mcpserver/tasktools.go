@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"cmp"
 	_ "embed"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ func ownTool[A any](do func(*request, A) error) func(*request) error {
 		given := cmp.Or(string(q.params["arguments"]), "{}")
 		err := json.Unmarshal([]byte(given), &arguments, json.RejectUnknownMembers(true))
 		if err != nil {
-			err = errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "the arguments do not fit the tool's input schema: %v", err)
+			err = errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "%s; see the tool's input schema", misfit(err))
 		} else {
 			err = do(q, arguments)
 		}
@@ -48,6 +50,20 @@ func ownTool[A any](do func(*request, A) error) func(*request) error {
 		}
 		return q.replyFailed(e.Message, e)
 	}
+}
+
+// misfit says which argument does not fit.
+func misfit(err error) string {
+	var at *json.SemanticError
+	switch {
+	case !errors.As(err, &at):
+		return "the arguments cannot be read: " + err.Error()
+	case errors.Is(err, json.ErrUnknownName):
+		return fmt.Sprintf("there is no argument %q", at.JSONPointer.LastToken())
+	case at.JSONPointer == "":
+		return "the arguments are not an object"
+	}
+	return fmt.Sprintf("the argument %q must not be a %s", at.JSONPointer.LastToken(), at.JSONKind)
 }
 
 type runArguments struct {
@@ -88,8 +104,11 @@ type resumeArguments struct {
 
 // resumeTask answers what a model may answer, the parameters of a step, and follows the task. Approvals are given by the client's user.
 func (q *request) resumeTask(a resumeArguments) error {
-	if q.modern && q.state != "" {
+	switch {
+	case q.modern && q.state != "":
 		return q.continueTask()
+	case a.TaskID == "":
+		return noTaskID()
 	}
 	c := q.newTaskCall(a.TaskID, false)
 	if a.Values != nil {
@@ -118,7 +137,14 @@ type taskArguments struct {
 	Reason string `json:"reason"`
 }
 
+func noTaskID() error {
+	return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "the argument task_id is missing; list_tasks lists your tasks")
+}
+
 func (q *request) cancelTask(a taskArguments) error {
+	if a.TaskID == "" {
+		return noTaskID()
+	}
 	task, err := q.executor.CancelTask(q.Context(), &executorv1.CancelTaskRequest{Id: a.TaskID, Reason: a.Reason})
 	if err != nil {
 		return err
@@ -130,6 +156,9 @@ func (q *request) getTask(a struct {
 	TaskID string `json:"task_id"`
 },
 ) error {
+	if a.TaskID == "" {
+		return noTaskID()
+	}
 	task, err := q.executor.GetTask(q.Context(), &executorv1.GetTaskRequest{Id: a.TaskID})
 	if err != nil {
 		return err
@@ -144,6 +173,9 @@ type listArguments struct {
 }
 
 func (q *request) listTasks(a listArguments) error {
+	if a.Limit < 0 {
+		return errs.New(codes.InvalidArgument, commonv1.ErrorReason_ERROR_REASON_INVALID_TOOL_INPUT, "the argument limit is %d; use 1 to 100", a.Limit)
+	}
 	req := &executorv1.ListTasksRequest{PageSize: min(cmp.Or(a.Limit, 20), 100), PageToken: a.PageToken}
 	if a.Status != "" {
 		status, ok := executorv1.ExecutorStatus_value["EXECUTOR_STATUS_"+strings.ToUpper(a.Status)]
