@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
@@ -92,10 +94,20 @@ func TestPauseInARunningCall(t *testing.T) {
 		"STATUS_CHANGED", "STEP_INIT", "STEP_INPUT", "STEP_OUTPUT", "TEXT_ADD", "FLOW_SUCCESS")
 }
 
-// wantUnpauseRefused checks that a task that has ended cannot be unpaused.
+// wantUnpauseRefused checks that a task that has ended can neither be unpaused nor paused, and that this changes nothing.
 func (r *rig) wantUnpauseRefused(id string) {
 	r.t.Helper()
-	_, err := r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
+	before := r.task(id)
+	_, err := r.tasks.PauseTask(r.t.Context(), &executorv1.PauseTaskRequest{Id: id})
+	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+		r.t.Errorf("pausing an ended task: %v", err)
+	}
+	defer func() {
+		if d := cmp.Diff(before, r.task(id), protocmp.Transform()); d != "" {
+			r.t.Errorf("refused commands changed the task: %s", d)
+		}
+	}()
+	_, err = r.tasks.ResumeTask(r.t.Context(), &executorv1.ResumeTaskRequest{
 		Id: id, Answer: &executorv1.ResumeTaskRequest_Unpause{Unpause: &executorv1.Unpause{}},
 	})
 	if errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {

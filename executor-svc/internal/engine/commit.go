@@ -186,11 +186,12 @@ func (b *batch) add(next *storagev1.Checkpoint, t flow.Transition) {
 // transition completes the state of a batch and returns the batch as a transition of the journal.
 func (o *owner) transition(b *batch) journal.Transition {
 	now := time.Now().UnixNano()
-	if !b.changed {
+	if b.changed {
+		b.state.UpdateTime = now
+	} else { // a refused command leaves the inbox
 		b.state = proto.CloneOf(b.state)
 	}
 	b.state.Rev++
-	b.state.UpdateTime = now
 	t := journal.Transition{
 		TaskID: o.id, Epoch: o.epoch, Head: o.head, Checkpoint: b.state, Deadline: deadline(b.state), Applied: b.applied,
 	}
