@@ -144,6 +144,12 @@ func (c *KeysListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, ke
 		}
 		return at.AsTime().In(u.Now().Location()).Format("2006-01-02 15:04")
 	}
+	lastUse := func(key *identityv1.ApiKey) string {
+		if keys.Keys != "" {
+			return "unknown" // only a server that runs knows
+		}
+		return date(key.GetLastUseTime())
+	}
 	views, t := []map[string]any{}, u.Table("ID", "USER", "ROLES", "CREATED", "EXPIRES", "LAST USE", "NOTE")
 	req := &identityv1.ListApiKeysRequest{PageSize: 1000}
 	for {
@@ -158,7 +164,7 @@ func (c *KeysListCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session, ke
 				roles += " (restricted)"
 			}
 			t.Row(key.GetId(), key.GetSub(), roles,
-				date(key.GetCreateTime()), date(key.GetExpireTime()), date(key.GetLastUseTime()), key.GetNote())
+				date(key.GetCreateTime()), date(key.GetExpireTime()), lastUse(key), key.GetNote())
 		}
 		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
 			return u.List(map[string]any{"keys": views}, nil, t, "no keys; pawl keys add USER"+keys.flags(s)+" creates one")

@@ -204,16 +204,18 @@ func (b *bridge) exchange(ctx context.Context, method, body string, headers map[
 		b.session = session
 		b.mu.Unlock()
 	}
-	switch kind := resp.Header.Get("Content-Type"); kind {
-	case "text/event-stream":
+	switch kind := resp.Header.Get("Content-Type"); {
+	case resp.StatusCode == http.StatusUnauthorized:
+		return errors.New("the Pawl server needs a valid key or a login: set PAWL_KEY in the environment of `pawl mcp serve`, or run `pawl login`")
+	case kind == "text/event-stream":
 		return b.deliverStream(ctx, resp.Body)
-	case "application/json":
+	case kind == "application/json":
 		text, err := io.ReadAll(resp.Body)
 		if err == nil {
 			b.deliver(ctx, text)
 		}
 		return err
-	case "":
+	case kind == "":
 		return nil // a notification or an answer was taken
 	}
 	var problem struct {
