@@ -147,6 +147,9 @@ func (s *Sender) attempt(ctx context.Context, ref journal.WebhookRef, w *storage
 	}
 	now := time.Now()
 	d.Attempts++
+	if !r.Down {
+		d.Refusals++
+	}
 	d.AttemptTime, d.HttpStatus, d.Error = now.UnixNano(), uint32(r.Status), r.Problem
 	d.NextTime = now.Add(max(backoff(d.GetAttempts(), firstDelay, delayFactor, lastDelay), r.RetryAfter)).UnixNano()
 	s.Log.Warn("an event could not be delivered to a webhook", "user", ref.User, "webhook", ref.ID, "delivery", DeliveryID(ref.ID, d.No), "type", d.GetEventType(),

@@ -210,16 +210,16 @@ func (w *worker) end() bool {
 	return true
 }
 
-// pick returns the delivery to attempt next: of those that are due the one with the fewest attempts, then the oldest, so that an event that the receiver never
-// accepts does not hold up others. While the receiver is down, it returns the oldest of all instead, so that the receiver gets them in their order. If none is
-// due, it returns when the next one is; zero if none is pending. The deliveries of a disabled webhook are due when they are to fail.
+// pick returns the delivery to attempt next: of those that are due the one that was refused least often, then the oldest, so that an event that the receiver
+// never accepts does not hold up others. While the receiver is down, it returns the oldest of all instead, and later the events that failed because of that
+// before newer ones, so that the receiver gets them in their order. If none is due, it returns when the next one is; zero if none is pending. The deliveries of a disabled webhook are due when they are to fail.
 func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.Delivery, next time.Time, err error) {
 	hook, err = w.sender.Journal.Webhook(ctx, w.ref)
 	if err != nil {
 		return nil, nil, time.Time{}, ignoreDeleted(err)
 	}
-	var oldest *journal.Delivery
-	for after := uint64(0); d == nil || d.GetAttempts() > 0; {
+	var oldest, overdue *journal.Delivery // overdue was attempted, but not refused
+	for after := uint64(0); d == nil || d.GetRefusals() > 0; {
 		batch, err := w.sender.Journal.Deliveries(ctx, journal.DeliveryQuery{WebhookID: w.ref.ID, After: after, Limit: page})
 		if err != nil {
 			return nil, nil, time.Time{}, err
@@ -230,17 +230,24 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 		after = batch[len(batch)-1].No
 		oldest = cmp.Or(oldest, &batch[0])
 		for _, one := range batch {
+			if overdue == nil && one.GetAttempts() > 0 && one.GetRefusals() == 0 {
+				overdue = &one
+			}
 			at := w.dueTime(hook, one)
 			switch isDue := !at.After(time.Now()); {
-			case isDue && (d == nil || one.GetAttempts() < d.GetAttempts()):
+			case isDue && (d == nil || one.GetRefusals() < d.GetRefusals()):
 				d = &one
 			case !isDue && (next.IsZero() || at.Before(next)):
 				next = at
 			}
 		}
 	}
-	if d != nil && w.down && !hook.GetDisabled() {
+	switch {
+	case d == nil || hook.GetDisabled():
+	case w.down:
 		d = oldest
+	case d.GetRefusals() == 0 && overdue != nil && overdue.No < d.No:
+		d = overdue
 	}
 	return hook, d, next, nil
 }

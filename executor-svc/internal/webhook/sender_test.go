@@ -478,6 +478,38 @@ func TestReceiversOfAUserThatHang(t *testing.T) {
 	})
 }
 
+// An event that failed because there was no connection is not overtaken, also if an older one fails afterwards for a reason of its own.
+func TestOrderAfterTwoKindsOfFailures(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		var first, second string
+		o.answer = func(req *http.Request, p post) (*http.Response, error) {
+			switch { // by the number of posts
+			case len(o.posts) == 1:
+				first = p.id
+			case p.id != first && second == "":
+				second = p.id
+				return down(req, p)
+			}
+			if p.id == first && len(o.posts) < 6 {
+				return status(http.StatusInternalServerError), nil
+			}
+			return status(http.StatusOK), nil
+		}
+		ref := o.hook("https://works.example/")
+		o.emit(4)
+		time.Sleep(time.Hour) //nolint:forbidigo // the time of synctest
+		synctest.Wait()
+		o.wantNone(ref)
+		var newest string
+		for _, p := range o.posts {
+			if p.id != first && p.id < newest {
+				t.Errorf("%s came after %s", p.id, newest)
+			}
+			newest = max(newest, p.id)
+		}
+	})
+}
+
 // The oldest events become dead letters if too many are pending, also those that were pending before the Sender started.
 func TestTooManyArePending(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {

@@ -219,7 +219,7 @@ func (s *Store) Redeliver(ctx context.Context, webhookID string, no uint64, now 
 			return err
 		}
 		d = journal.Delivery{No: no, Delivery: stored}
-		d.StartTime, d.NextTime, d.Attempts = max(now, d.GetStartTime()+1), 0, 0 // never the same StartTime, which PutDelivery compares
+		d.StartTime, d.NextTime, d.Attempts, d.Refusals = max(now, d.GetStartTime()+1), 0, 0, 0 // never the same StartTime, which PutDelivery compares
 		return replaceDelivery(t, id, d, had, false)
 	})
 	return d, err

@@ -2754,7 +2754,9 @@ type Delivery struct {
 	// The HTTP status of the last attempt; 0 if it had none.
 	HttpStatus uint32 `protobuf:"varint,10,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// Why the last attempt failed, or why none was made.
-	Error         string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
+	Error string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
+	// The number of attempts that failed although the receiver worked.
+	Refusals      uint32 `protobuf:"varint,12,opt,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2864,6 +2866,13 @@ func (x *Delivery) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *Delivery) GetRefusals() uint32 {
+	if x != nil {
+		return x.Refusals
+	}
+	return 0
 }
 
 // Where a task was forked from another one.
@@ -7711,7 +7720,7 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\rWebhookSecret\x12\x16\n" +
 	"\x06sealed\x18\x01 \x01(\fR\x06sealed\x12\x1f\n" +
 	"\vexpire_time\x18\x02 \x01(\x03R\n" +
-	"expireTime\"\xc2\x02\n" +
+	"expireTime\"\xde\x02\n" +
 	"\bDelivery\x12\x1d\n" +
 	"\n" +
 	"event_type\x18\x01 \x01(\tR\teventType\x12\x17\n" +
@@ -7728,7 +7737,8 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\vhttp_status\x18\n" +
 	" \x01(\rR\n" +
 	"httpStatus\x12\x14\n" +
-	"\x05error\x18\v \x01(\tR\x05error\"1\n" +
+	"\x05error\x18\v \x01(\tR\x05error\x12\x1a\n" +
+	"\brefusals\x18\f \x01(\rR\brefusals\"1\n" +
 	"\x04Fork\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xd3\x02\n" +
