@@ -47,7 +47,7 @@ func openAIModel(r *modeltest.Request) *modeltest.Turn {
 		return &modeltest.Turn{Text: "Echoed."}
 	case strings.Contains(all, "Say hello"): // also after a conversation
 		return &modeltest.Turn{Text: "Hello."}
-	case strings.Contains(all, "Note in ") && r.Results == 0:
+	case strings.Contains(all, "Note in ") && r.Results < 1+strings.Count(all, "Twice: "):
 		_, path, _ := strings.Cut(all, "Note in ")
 		return &modeltest.Turn{Calls: []modeltest.Call{call("append", map[string]any{"path": strings.Fields(path)[0], "line": "noted"})}}
 	case strings.Contains(all, "Note in "):
@@ -279,6 +279,12 @@ func TestOpenAIGoResponses(t *testing.T) {
 	if r, err = answer(client, false); err != nil || r.Status != responses.ResponseStatusCancelled || r.Error.Message == "" {
 		t.Errorf("a rejection ends the task: %v %v", r, err)
 	}
+	if again, err := answer(client, false); err != nil || again.ID != r.ID || again.Status != r.Status {
+		t.Errorf("the rejection again: %v %v, want the response %s", again, err, r.ID)
+	}
+	if _, err := answer(client, true); err == nil {
+		t.Error("the approval of what was rejected is accepted")
+	}
 	background := responses.ResponseNewParams{
 		Model: "gpt", Input: text("Echo one"), Background: param.NewOpt(true), Tools: []responses.ToolUnionParam{{OfMcp: &responses.ToolMcpParam{ServerLabel: "t"}}},
 	}
@@ -294,6 +300,47 @@ func TestOpenAIGoResponses(t *testing.T) {
 	background.Tools[0].OfMcp.ServerLabel = "nothing"
 	if _, err = client.New(ctx, background); !errors.As(err, &refused) || refused.StatusCode != http.StatusNotFound || refused.Code != "mcp_server_not_found" {
 		t.Errorf("%v", err)
+	}
+}
+
+// A task that asks for two approvals: each answer gives the same response when it is sent again, also after the task has gone on and has ended.
+func TestOpenAIApprovalsRepeated(t *testing.T) {
+	base, key, _, _ := openAITarget(t, rig.Binary)
+	client := openai.NewClient(option.WithBaseURL(base), option.WithAPIKey(key), option.WithMaxRetries(0)).Responses
+	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
+	defer cancel()
+	notes := filepath.Join(t.TempDir(), "notes")
+	r, err := client.New(ctx, responses.ResponseNewParams{
+		Model: "agent:helper", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt("Twice: Note in " + notes)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var approvals []responses.ResponseInputItemUnionParam
+	var ids []string // of the responses to the approvals
+	for range 2 {
+		last := r.Output[len(r.Output)-1]
+		if last.Type != "mcp_approval_request" {
+			t.Fatalf("%s", r.RawJSON())
+		}
+		approvals = append(approvals, responses.ResponseInputItemParamOfMcpApprovalResponse(last.ID, true))
+		for i, a := range approvals {
+			r, err = client.New(ctx, responses.ResponseNewParams{
+				Model: "agent:helper", Input: responses.ResponseNewParamsInputUnion{OfInputItemList: []responses.ResponseInputItemUnionParam{a}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == len(ids) {
+				ids = append(ids, r.ID)
+			}
+			if r.ID != ids[i] || r.Status != responses.ResponseStatusCompleted || len(r.Output) != 2 || r.Output[0].AsMcpCall().Status != "completed" {
+				t.Errorf("the answer %d after %d: %s", i, len(approvals), r.RawJSON())
+			}
+		}
+	}
+	if r.OutputText() != "Noted." {
+		t.Errorf("%s", r.RawJSON())
 	}
 }
 

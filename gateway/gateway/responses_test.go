@@ -285,6 +285,8 @@ func TestOpenAIResponseRefusals(t *testing.T) {
 		{agent(`, "tools": [{"type": "mcp", "server_label": "d", "allowed_tools": ["a"]}]`), "tools[0].allowed_tools", "not offered"},
 		{`{"input": [{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true}]}`, "input[0].approval_request_id", "mcp_approval_request"},
 		{`{"input": [{"type": "mcp_approval_response", "approval_request_id": "` + approvalOf("") + `", "approve": true}]}`, "input[0].approval_request_id", "mcp_approval_request"},
+		{`{"input": [{"type": "mcp_approval_response", "approval_request_id": "` + approvalOf("wait-1") + `"}]}`, "input[0].approve", "as a boolean"},
+		{`{"input": [{"type": "mcp_approval_response", "approval_request_id": "` + approvalOf("wait-1") + `", "approve": "yes"}]}`, "input[0].approve", "has to be a boolean"},
 	} {
 		t.Run(tt.body, func(t *testing.T) {
 			resp, body := b.in(t).text("POST", responsesPath, tt.body, nil)
@@ -326,6 +328,9 @@ func approvedTask() []*executorv1.ExecutorEvent {
 func serveTask(b *bench, had int) {
 	all := approvedTask()
 	task := &executorv1.Task{Id: taskID, AgentId: "helper", Goal: "Do it", Status: executorv1.ExecutorStatus_EXECUTOR_STATUS_WAITING, LastSeq: uint64(had)}
+	if had == 4 {
+		task.Waits = []*executorv1.Wait{{Id: "wait-1"}}
+	}
 	if had == len(all) {
 		task.Status, task.EndTime, task.FullAnswer = executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS, timestamppb.Now(), "It is done."
 	}
@@ -401,6 +406,38 @@ func TestOpenAIResponseApproval(t *testing.T) {
 	}
 }
 
+// TestOpenAIResponseApprovalRepeated: a repeated answer gives the same response as the first one did, however far the task has got.
+func TestOpenAIResponseApprovalRepeated(t *testing.T) {
+	const earlier = `{"type": "mcp_approval_response", "approval_request_id": "%s", "approve": true}, {"type": "mcp_call"}, `
+	for name, tt := range map[string]struct {
+		had    int
+		before string // items of earlier responses
+	}{
+		"the answer takes effect in a moment": {4, ""},
+		"the approved call runs":              {5, ""},
+		"the task has ended":                  {8, ""},
+		"with the conversation so far":        {8, fmt.Sprintf(earlier, approvalOf("wait-0"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := start(t, gateway.Config{})
+			serveTask(b, tt.had)
+			for _, more := range []string{"", `, "stream": true`, `, "background": true, "stream": true`} {
+				_, body := b.text("POST", responsesPath, fmt.Sprintf(`{"input": [%s{"type": "mcp_approval_response", "approval_request_id": %q, "approve": true}]%s}`,
+					tt.before, approvalOf("wait-1"), more), nil)
+				var r *responseText
+				if strings.Contains(more, "stream") {
+					r = assemble(t, responseEvents(t, body, 0))
+				} else {
+					r = readResponseText(t, body)
+				}
+				if want := idOf(map[bool]string{false: "f", true: "b"}[r.Background], 4); r.ID != want || r.Status != "completed" || !cmp.Equal(afterApproval, r.items()) {
+					t.Errorf("%s: %s", more, body)
+				}
+			}
+		})
+	}
+}
+
 // TestOpenAIResponseStored: responses that a task answers are read, streamed from any event on, cancelled and deleted.
 func TestOpenAIResponseStored(t *testing.T) {
 	b := start(t, gateway.Config{})
@@ -470,7 +507,7 @@ func TestOpenAIResponseBackground(t *testing.T) {
 		Model: "m", McpIds: []string{"t"}, AutoExecute: proto.Bool(true), RequestId: "k", Budget: &executorv1.Budget{MaxToolCalls: 3},
 		Goal: "The conversation so far:\n\nuser: Do it\n\nassistant: It is done.\n\nThe newest message, which is to be answered:\n\nAnd now?",
 	}
-	if diff := cmp.Diff(want, b.journal.take()[1].req, protocmp.Transform()); diff != "" {
+	if diff := cmp.Diff(want, b.journal.take()[2].req, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	serveTask(b, 4)
@@ -486,7 +523,7 @@ func TestOpenAIResponseUnknown(t *testing.T) {
 	hex := strings.ReplaceAll(taskID, "-", "")
 	other := strings.Repeat("0", 32)
 	for _, id := range []string{
-		"x", "resp_", "resp_f", "resp_f" + hex, "resp_x" + hex + "_0", "resp_f" + strings.ToUpper(hex) + "a_0", "resp_f" + hex + "_00", "resp_f" + hex + "_-1", "resp_f" + hex + "_5",
+		"x", "resp_", "resp_f", "resp_f" + hex, "resp_x" + hex + "_0", "resp_f" + strings.ToUpper(hex) + "a_0", "resp_f" + hex + "_00", "resp_f" + hex + "_-1", "resp_f" + hex + "_1", "resp_f" + hex + "_3", "resp_f" + hex + "_5",
 		"resp_f" + hex + "_99999999999999999999", "resp_f" + other + "_0", "resp_f" + taskID + "_0", "resp_m" + hex,
 	} {
 		for _, req := range []struct{ method, path, body string }{
@@ -502,7 +539,7 @@ func TestOpenAIResponseUnknown(t *testing.T) {
 		}
 	}
 	for _, c := range b.journal.take() {
-		if c.method != "/pawl.executor.v1.ExecutorService/GetTask" {
+		if !strings.HasSuffix(c.method, "/GetTask") && !strings.HasSuffix(c.method, "/WatchTask") {
 			t.Errorf("%s was called", c.method)
 		}
 	}

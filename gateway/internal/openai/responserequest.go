@@ -62,7 +62,7 @@ type inputItem struct {
 	Arguments         string   `json:"arguments"`
 	Output            contents `json:"output"`
 	ApprovalRequestID string   `json:"approval_request_id"`
-	Approve           bool     `json:"approve"`
+	Approve           *bool    `json:"approve"`
 	Reason            string   `json:"reason"`
 }
 
@@ -223,6 +223,35 @@ func (item *inputItem) addTo(c *chatRequest, path string) error {
 		return invalid(path+".type", "`%s.type` is %.50q; it may be \"message\", \"function_call\" or \"function_call_output\"", path, item.Type)
 	}
 	return nil
+}
+
+// answers returns the answers to requests for approvals, which are all of one task, and the index of the first of the latest ones: those before it
+// are of earlier responses.
+func (q *responseRequest) answers() (answers []*executorv1.ResumeTaskRequest, latest int, err error) {
+	for i, item := range q.Input {
+		switch item.Type {
+		case "mcp_approval_response":
+		case "mcp_approval_request":
+			continue
+		default: // it is of earlier responses
+			latest = len(answers)
+			continue
+		}
+		path := at("input", i)
+		id, wait, ok := parseApprovalID(item.ApprovalRequestID)
+		switch {
+		case !ok || len(answers) > 0 && answers[0].GetId() != id:
+			return nil, 0, invalid(path+".approval_request_id", "`%s.approval_request_id` has to be the id of an item of the type \"mcp_approval_request\", all of one task", path)
+		case item.Approve == nil:
+			return nil, 0, invalid(path+".approve", "`%s.approve` has to be given, as a boolean", path)
+		}
+		answer := &executorv1.ResumeTaskRequest{Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
+		if !*item.Approve {
+			answer.Answer = &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: item.Reason}}
+		}
+		answers = append(answers, answer)
+	}
+	return answers, latest, nil
 }
 
 // completion returns the request for a model.

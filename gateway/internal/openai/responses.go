@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,14 +145,21 @@ func (h *Handler) before(ctx context.Context, previous string) ([]chatMessage, e
 	return []chatMessage{textMessage("user", t.GetGoal()), textMessage("assistant", answer)}, nil
 }
 
-// taskOf returns the task that answers a response.
+// taskOf returns the task that answers a response. The events of a response are all of the task's, or those from an answer to a wait on.
 func (h *Handler) taskOf(ctx context.Context, id string) (*executorv1.Task, responseID, error) {
 	ref, ok := parseResponseID(id)
 	if !ok {
 		return nil, ref, noResponse(id)
 	}
 	t, err := executorv1.NewExecutorServiceClient(h.conns.Executor).GetTask(ctx, &executorv1.GetTaskRequest{Id: ref.task})
-	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND || err == nil && ref.after > t.GetLastSeq() {
+	switch {
+	case errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND || err == nil && ref.after > t.GetLastSeq():
+		return nil, ref, noResponse(id)
+	case err != nil || ref.after == 0:
+		return t, ref, err
+	}
+	first, err := h.firstEvent(ctx, &executorv1.WatchTaskRequest{Id: ref.task, AfterSeq: ref.after, NoFollow: true}, func(*executorv1.ExecutorEvent) bool { return true })
+	if isYetToCome := first == nil && t.GetEndTime() == nil; err == nil && !isYetToCome && !isAnswer(first) {
 		err = noResponse(id)
 	}
 	return t, ref, err
@@ -166,37 +174,60 @@ func noResponse(id string) error {
 	return errs.New(codes.NotFound, commonv1.ErrorReason_ERROR_REASON_TASK_NOT_FOUND, "there is no response %.100q", id)
 }
 
-// resume answers a task's requests for approvals. The response has what the task does then.
+// resume answers a task's requests for approvals. The response has what the task does then; the same answer may be sent again.
 func (h *Handler) resume(r *http.Request, q *responseRequest, out *responder) (*responder, stream.Call, error) {
+	answers, latest, err := q.answers()
+	if err != nil {
+		return nil, stream.Call{}, err
+	}
 	client := executorv1.NewExecutorServiceClient(h.conns.Executor)
-	var t *executorv1.Task
-	for i, item := range q.Input {
-		if item.Type != "mcp_approval_response" {
-			continue // it is of earlier responses
-		}
-		param := at("input", i) + ".approval_request_id"
-		id, wait, ok := parseApprovalID(item.ApprovalRequestID)
-		if !ok || t != nil && t.GetId() != id {
-			return nil, stream.Call{}, invalid(param, "`%s` has to be the id of an item of the type \"mcp_approval_request\", all of one task", param)
-		}
-		if t == nil {
-			var err error
-			if t, err = client.GetTask(r.Context(), &executorv1.GetTaskRequest{Id: id}); err != nil {
-				return nil, stream.Call{}, err
-			}
-		}
-		answer := &executorv1.ResumeTaskRequest{Id: id, WaitId: wait, Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}}
-		if !item.Approve {
-			answer.Answer = &executorv1.ResumeTaskRequest_Reject{Reject: &executorv1.Reject{Reason: item.Reason}}
-		}
+	t, err := client.GetTask(r.Context(), &executorv1.GetTaskRequest{Id: answers[0].GetId()})
+	if err != nil {
+		return nil, stream.Call{}, err
+	}
+	for _, answer := range answers {
 		if _, err := client.ResumeTask(r.Context(), answer); err != nil {
 			return nil, stream.Call{}, err
 		}
-		out.answered = append(out.answered, wait)
+		out.answered = append(out.answered, answer.GetWaitId())
+	}
+	follow := q.Stream || !q.Background
+	after, err := h.beforeAnswers(r.Context(), t, out.answered, out.answered[latest:], follow)
+	if err != nil {
+		return nil, stream.Call{}, err
 	}
 	out.Model = modelOf(t)
-	// The events after those that were there before the answers.
-	return out, h.follow(r, out, t, responseID{after: t.GetLastSeq(), background: q.Background}, q.Stream || !q.Background), nil
+	return out, h.follow(r, out, t, responseID{after: after, background: q.Background}, follow), nil
+}
+
+// beforeAnswers returns the seq of the event before the first answer to the waits that were open in t. If none was, the request repeats the latest
+// answers, and the seq is that before the first of them.
+func (h *Handler) beforeAnswers(ctx context.Context, t *executorv1.Task, waits, latest []string, follow bool) (uint64, error) {
+	isClosed := func(wait string) bool {
+		return !slices.ContainsFunc(t.GetWaits(), func(w *executorv1.Wait) bool { return w.GetId() == wait })
+	}
+	watch := &executorv1.WatchTaskRequest{Id: t.GetId(), AfterSeq: t.GetLastSeq(), NoFollow: !follow}
+	if waits = slices.DeleteFunc(slices.Clone(waits), isClosed); len(waits) == 0 {
+		waits, watch.AfterSeq = latest, 0
+	}
+	first, err := h.firstEvent(ctx, watch, func(e *executorv1.ExecutorEvent) bool { return isAnswer(e) && slices.Contains(waits, e.GetWaitId()) })
+	if first == nil { // the answer has not taken effect yet
+		return t.GetLastSeq(), err
+	}
+	return first.GetSeq() - 1, nil
+}
+
+// firstEvent returns the first event of a watch that fits, or nil if none does.
+func (h *Handler) firstEvent(ctx context.Context, watch *executorv1.WatchTaskRequest, fits func(*executorv1.ExecutorEvent) bool) (first *executorv1.ExecutorEvent, err error) {
+	c := newCall(h.conns.Executor, tasks, "WatchTask", watch, nil)
+	c.Done = func() bool { return first != nil }
+	err = c.Each(ctx, func(m proto.Message) error {
+		if e, ok := m.(*executorv1.ExecutorEvent); ok && fits(e) {
+			first = e
+		}
+		return nil
+	})
+	return first, err
 }
 
 // modelOf returns the name of a task's model.

@@ -117,6 +117,15 @@ func outputText(outputJSON string) string {
 	return output.Message
 }
 
+// isAnswer reports whether an event closes a wait for a person.
+func isAnswer(e *executorv1.ExecutorEvent) bool {
+	switch e.GetPayload().(type) {
+	case *executorv1.ExecutorEvent_PlanCreated, *executorv1.ExecutorEvent_StepWaitingForStart, *executorv1.ExecutorEvent_StepWaitingForParam, *executorv1.ExecutorEvent_InputRequired:
+		return false
+	}
+	return e.GetWaitId() != ""
+}
+
 // question returns what an event asks a person, or nil.
 func (s *taskSource) question(e *executorv1.ExecutorEvent) *question {
 	q := &question{wait: e.GetWaitId(), tool: e.GetFlow().GetStepName()}
