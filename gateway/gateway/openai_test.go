@@ -226,7 +226,8 @@ func TestOpenAIErrors(t *testing.T) {
 		kind, code, params string
 		retry              string
 	}{
-		"no model":    {model(codes.FailedPrecondition, ""), 404, "invalid_request_error", "model_not_found", "model", "false"},
+		"no model":    {model(codes.FailedPrecondition, "NOT_FOUND"), 404, "invalid_request_error", "model_not_found", "model", "false"},
+		"no reply":    {model(codes.FailedPrecondition, ""), 500, "server_error", "model_error", "", "false"},
 		"too long":    {model(codes.InvalidArgument, "TOO_LONG"), 400, "invalid_request_error", "context_length_exceeded", "", "false"},
 		"refused":     {model(codes.FailedPrecondition, "REFUSED"), 400, "invalid_request_error", "content_policy_violation", "", "false"},
 		"key":         {model(codes.FailedPrecondition, "AUTH"), 500, "server_error", "model_error", "", "false"},
@@ -317,6 +318,9 @@ func TestOpenAIAgent(t *testing.T) {
 	failed := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
 		Error: &commonv1.ErrorMessage{ErrMsg: "too many steps", Reason: commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED},
 	}}}
+	broken := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
+		Error: &commonv1.ErrorMessage{ErrMsg: "its provider is out of order", Reason: commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR},
+	}}}
 	for name, tt := range map[string]struct {
 		events  []*executorv1.ExecutorEvent
 		want    string // a part of the content, or of the error
@@ -327,6 +331,7 @@ func TestOpenAIAgent(t *testing.T) {
 		"answer without pieces":    {[]*executorv1.ExecutorEvent{success}, `"content":"It is done."`, false},
 		"goal not reached":         {[]*executorv1.ExecutorEvent{textAdd("a", "It is done."), notReached}, `"content":"It is done."`, false},
 		"failure without answer":   {[]*executorv1.ExecutorEvent{failed}, "failed: too many steps", true},
+		"failure of the model":     {[]*executorv1.ExecutorEvent{broken}, `"type":"server_error","param":null,"code":"model_error"`, true},
 		"approval":                 {[]*executorv1.ExecutorEvent{wait}, `t/write needs approval, with the input`, false},
 		"approval, how to give it": {[]*executorv1.ExecutorEvent{wait}, "/v1/tasks/" + taskID + ":resume with the wait w-1", false},
 	} {

@@ -32,7 +32,7 @@ var modelErrors = map[string]struct {
 	status int
 	code   string
 }{
-	"":             {http.StatusNotFound, "model_not_found"}, // the planner has no such model
+	"":             {http.StatusInternalServerError, "model_error"}, // no reply fits the schema, or a task failed for a model's error
 	"NOT_FOUND":    {http.StatusNotFound, "model_not_found"},
 	"TOO_LONG":     {http.StatusBadRequest, "context_length_exceeded"},
 	"REFUSED":      {http.StatusBadRequest, "content_policy_violation"},

@@ -82,7 +82,7 @@ func (h *Handler) find(ctx context.Context, id string) (*model, error) {
 
 // noModel returns the planner's error for a model that does not exist.
 func noModel(format string, args ...any) error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, format, args...)
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, format, args...).With("model_error", "NOT_FOUND")
 }
 
 // listModels returns the models that can be asked; a name, if given, must be one of the planner's.

@@ -218,8 +218,9 @@ func (b *Book) nearest(wrong string) string {
 	return "; the configured models are " + strings.Join(names, ", ")
 }
 
+// modelError returns the error for a model that does not exist or that is not configured, with the class that an unknown model of a provider has.
 func modelError(format string, args ...any) error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, format, args...)
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_MODEL_ERROR, format, args...).With("model_error", string(llm.NotFound))
 }
 
 // find returns the operator's model of that name, or nil.
