@@ -314,7 +314,9 @@ func TestOpenAIAgent(t *testing.T) {
 		Usage:   &commonv1.Usage{InputTokens: 5, OutputTokens: 2},
 		Payload: &executorv1.ExecutorEvent_FlowSuccess{FlowSuccess: &executorv1.FlowSuccess{AnswerId: "a", FullAnswer: "It is done."}},
 	}
-	notReached := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{AnswerId: "a", FullAnswer: "It is done."}}}
+	notReached := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
+		AnswerId: "a", FullAnswer: "It is half done.", Error: &commonv1.ErrorMessage{ErrMsg: "the goal was not reached", Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED},
+	}}}
 	failed := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
 		Error: &commonv1.ErrorMessage{ErrMsg: "too many steps", Reason: commonv1.ErrorReason_ERROR_REASON_LIMIT_REACHED},
 	}}}
@@ -329,7 +331,8 @@ func TestOpenAIAgent(t *testing.T) {
 		"answer in pieces":         {[]*executorv1.ExecutorEvent{textAdd("a", "It is "), textAdd("a", "done."), success}, `"content":"It is done."`, false},
 		"answer that began again":  {[]*executorv1.ExecutorEvent{textAdd("0", "It"), textAdd("a", "It is done."), success}, `"content":"It\n\nIt is done."`, false},
 		"answer without pieces":    {[]*executorv1.ExecutorEvent{success}, `"content":"It is done."`, false},
-		"goal not reached":         {[]*executorv1.ExecutorEvent{textAdd("a", "It is done."), notReached}, `"content":"It is done."`, false},
+		"goal not reached":         {[]*executorv1.ExecutorEvent{textAdd("a", "It is half done."), notReached}, `failed: the goal was not reached\n\nIt is half done.","type"`, true},
+		"goal not reached, code":   {[]*executorv1.ExecutorEvent{notReached}, `"code":"goal_not_reached"`, true},
 		"failure without answer":   {[]*executorv1.ExecutorEvent{failed}, "failed: too many steps", true},
 		"failure of the model":     {[]*executorv1.ExecutorEvent{broken}, `"type":"server_error","param":null,"code":"model_error"`, true},
 		"approval":                 {[]*executorv1.ExecutorEvent{wait}, `t/write needs approval, with the input`, false},
@@ -341,6 +344,9 @@ func TestOpenAIAgent(t *testing.T) {
 			resp, body := b.text("POST", chatPath, hello("agent:helper", `, "pawl": {"auto_execute": true}`), header{"Idempotency-Key": "k"})
 			if !strings.Contains(body, tt.want) || (resp.StatusCode != http.StatusOK) != tt.isError {
 				t.Errorf("status %d: %s\nwant %s", resp.StatusCode, body, tt.want)
+			}
+			if got := resp.Header.Get("Pawl-Task-Id"); got != taskID {
+				t.Errorf("Pawl-Task-Id %q", got)
 			}
 			if tt.isError {
 				if resp.Header.Get("X-Should-Retry") != "false" {
@@ -357,6 +363,32 @@ func TestOpenAIAgent(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestOpenAIAgentGoalNotReached: a stream has the answer of a task that did not reach its goal, and then the error; a response has failed, with both.
+func TestOpenAIAgentGoalNotReached(t *testing.T) {
+	b := start(t, gateway.Config{})
+	for _, pieces := range [][]*executorv1.ExecutorEvent{nil, {textAdd("a", "Half "), textAdd("a", "done.")}} {
+		b.executor.RunTaskFn = agentEvents(append(pieces, &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_FlowFailed{FlowFailed: &executorv1.FlowFailed{
+			AnswerId: "a", FullAnswer: "Half done.", Error: &commonv1.ErrorMessage{ErrMsg: "the goal was not reached", Reason: commonv1.ErrorReason_ERROR_REASON_GOAL_NOT_REACHED},
+		}}})...)
+		_, body := b.text("POST", chatPath, hello("agent:helper", `, "stream": true`), nil)
+		if at := strings.Index(body, "one."); at < 0 || !strings.Contains(body[at:], `"code":"goal_not_reached"`) || strings.Contains(body, "[DONE]") {
+			t.Errorf("%s", body)
+		}
+		for _, more := range []string{"", `, "stream": true`} {
+			_, body = b.text("POST", responsesPath, `{"model": "agent:helper", "input": "Hello"`+more+`}`, nil)
+			r := &responseText{}
+			if more == "" {
+				r = readResponseText(t, body)
+			} else {
+				r = assemble(t, responseEvents(t, body, 0))
+			}
+			if items := r.items(); r.Status != "failed" || r.Error == nil || r.Error.Code != "goal_not_reached" || items[len(items)-1] != `message completed "Half done."` {
+				t.Errorf("%s", body)
+			}
+		}
 	}
 }
 

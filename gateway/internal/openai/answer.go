@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"net/http"
 	"strings"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
+	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 
 	"pawl.dev/gateway/internal/problem"
 	"pawl.dev/gateway/internal/stream"
@@ -124,11 +127,14 @@ func (a *answer) finishReason() *string {
 	return &reason
 }
 
-// whole makes the call and returns the answer in one piece.
-func (a *answer) whole(ctx context.Context, call stream.Call) (*completion, error) {
+// whole makes the call and returns the answer in one piece. It sets the header that names the task, if a task answers.
+func (a *answer) whole(ctx context.Context, call stream.Call, header http.Header) (*completion, error) {
 	var text, reasoning strings.Builder
 	message := &answerMessage{Role: "assistant"}
 	err := call.Each(ctx, func(m proto.Message) error {
+		if e, ok := m.(*executorv1.ExecutorEvent); ok {
+			header.Set(stream.TaskIDHeader, e.GetTaskId())
+		}
 		d, err := a.read(m)
 		if d.Content != nil {
 			text.WriteString(*d.Content)
@@ -140,6 +146,10 @@ func (a *answer) whole(ctx context.Context, call stream.Call) (*completion, erro
 		}
 		return err
 	})
+	if err != nil && a.finish != "" { // the answer says what is missing to reach the goal
+		e := errs.From(err)
+		return nil, errs.New(e.Code, e.Reason, "%s\n\n%s", e.Message, text.String())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +191,14 @@ func (c *chunks) Message(m proto.Message) ([]byte, error) {
 		return nil, nil
 	}
 	d, err := c.read(m)
-	switch {
-	case err != nil:
-		return c.Failure(problem.From(err)), nil
-	case d.Content == nil && d.ReasoningContent == "" && d.ToolCalls == nil:
-		return nil, nil
+	var frame []byte
+	if d.Content != nil || d.ReasoningContent != "" || d.ToolCalls != nil {
+		frame = c.chunk(d, nil)
 	}
-	return c.chunk(d, nil), nil
+	if err != nil {
+		frame = append(frame, c.Failure(problem.From(err))...)
+	}
+	return frame, nil
 }
 
 // Heartbeat implements stream.Framing.

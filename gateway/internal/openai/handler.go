@@ -154,7 +154,7 @@ func (h *Handler) chat(w http.ResponseWriter, r *http.Request) {
 			h.streams.Serve(w, r.Request, c.Call)
 			return nil
 		}
-		out, err := a.whole(r.Context(), c.Call)
+		out, err := a.whole(r.Context(), c.Call, w.Header())
 		if err == nil {
 			write(w, http.StatusOK, out)
 		}

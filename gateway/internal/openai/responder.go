@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,9 @@ func (r *responder) read(m proto.Message) {
 // settle ends the response if the message does.
 func (r *responder) settle(p piece) {
 	isOpen := func(wait string) bool { return !slices.Contains(r.answered, wait) }
+	if p.finish != "" && p.err != nil { // the answer is whole, and the goal was not reached
+		r.closeText(statusCompleted)
+	}
 	switch {
 	case p.err != nil && errs.Reason(p.err) == commonv1.ErrorReason_ERROR_REASON_CANCELLED:
 		r.fail(statusCancelled, p.err)
@@ -185,9 +189,10 @@ func (r *responder) finish(status string) {
 		items = statusIncomplete
 	}
 	r.closeText(items)
-	for _, i := range r.calls {
+	for _, i := range slices.Sorted(maps.Values(r.calls)) {
 		if call, ok := r.Output[i].(*mcpItem); ok {
 			call.Status = statusIncomplete
+			r.done(i)
 		}
 	}
 	r.Status, r.ended = status, true

@@ -28,7 +28,7 @@ type piece struct {
 	call    *plannerv1.ModelToolCall // of a tool of the client
 	asks    *question
 	stops   []string // the task waits for answers to these waits
-	finish  string   // why the answer ended
+	finish  string   // why the answer ended; also with err, if the answer says what is missing to reach the goal
 	model   string
 	usage   *commonv1.Usage
 	pawl    []byte // JSON of what the OpenAI API has no member for

@@ -94,11 +94,12 @@ func (s *taskSource) end(p *piece, e *executorv1.ExecutorEvent) {
 			s.write(p, data.FlowSuccess.GetAnswerId(), data.FlowSuccess.GetFullAnswer())
 		}
 	case *executorv1.ExecutorEvent_FlowFailed:
-		p.finish = "stop"
-		switch failed := data.FlowFailed; {
-		case failed.GetFullAnswer() == "":
-			p.err = errs.New(codes.FailedPrecondition, failed.GetError().GetReason(), "the task %s failed: %s", e.GetTaskId(), failed.GetError().GetErrMsg())
-		case s.answerID != failed.GetAnswerId():
+		failed := data.FlowFailed
+		p.err = errs.New(codes.FailedPrecondition, failed.GetError().GetReason(), "the task %s failed: %s", e.GetTaskId(), failed.GetError().GetErrMsg())
+		if failed.GetFullAnswer() == "" {
+			break
+		}
+		if p.finish = "stop"; s.answerID != failed.GetAnswerId() {
 			s.write(p, failed.GetAnswerId(), failed.GetFullAnswer())
 		}
 	case *executorv1.ExecutorEvent_FlowCancel:
