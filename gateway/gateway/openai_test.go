@@ -90,6 +90,17 @@ func TestOpenAIChat(t *testing.T) {
 	}
 }
 
+// TestOpenAIChatBecomesTask: the answer names the task that asks for the approval, and how to give it.
+func TestOpenAIChatBecomesTask(t *testing.T) {
+	b := start(t, gateway.Config{})
+	b.completions.StreamCompleteFn = reply(nil, textPiece("The task T continues this request and asks for it."), ended(&pipelinev1.CompleteResponse{TaskId: "T"}))
+	_, body := b.text("POST", chatPath, hello("m", `, "pawl": {"on_approval": "task"}`), nil)
+	want := `"content":"The task T continues this request and asks for it. Answer with ` + "`pawl approve T` or `pawl reject T`" + `, or by POST to /v1/tasks/T:resume."`
+	if !strings.Contains(body, want) || !strings.Contains(body, `"pawl":{"taskId":"T"}`) {
+		t.Errorf("%s\nwant %s", body, want)
+	}
+}
+
 func TestOpenAIChatStream(t *testing.T) {
 	b := start(t, gateway.Config{})
 	b.completions.StreamCompleteFn = reply(nil, conversation()...)
@@ -310,6 +321,14 @@ func TestOpenAIAgent(t *testing.T) {
 		WaitId: "w-1", Flow: &executorv1.Flow{StepName: "t/write"},
 		Payload: &executorv1.ExecutorEvent_StepWaitingForStart{StepWaitingForStart: &executorv1.StepWaitingForStart{InputJson: `{"a":1}`}},
 	}
+	asks := func(e *executorv1.ExecutorEvent) *executorv1.ExecutorEvent {
+		e.WaitId, e.Flow = "w-1", &executorv1.Flow{StepName: "t/write"}
+		return e
+	}
+	unknown := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_StepWaitingForStart{StepWaitingForStart: &executorv1.StepWaitingForStart{InputJson: "{}", OutcomeUnknown: true}}}
+	params := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_StepWaitingForParam{StepWaitingForParam: &executorv1.StepWaitingForParam{Message: "Which city?"}}}
+	input := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_InputRequired{InputRequired: &executorv1.InputRequired{Message: "Who?"}}}
+	page := &executorv1.ExecutorEvent{Payload: &executorv1.ExecutorEvent_InputRequired{InputRequired: &executorv1.InputRequired{Message: "Log in.", Url: "https://a.b"}}}
 	success := &executorv1.ExecutorEvent{
 		Usage:   &commonv1.Usage{InputTokens: 5, OutputTokens: 2},
 		Payload: &executorv1.ExecutorEvent_FlowSuccess{FlowSuccess: &executorv1.FlowSuccess{AnswerId: "a", FullAnswer: "It is done."}},
@@ -336,6 +355,11 @@ func TestOpenAIAgent(t *testing.T) {
 		"failure without answer":   {[]*executorv1.ExecutorEvent{failed}, "failed: too many steps", true},
 		"failure of the model":     {[]*executorv1.ExecutorEvent{broken}, `"type":"server_error","param":null,"code":"model_error"`, true},
 		"approval":                 {[]*executorv1.ExecutorEvent{wait}, `t/write needs approval, with the input`, false},
+		"approval, commands":       {[]*executorv1.ExecutorEvent{wait}, "`pawl approve " + taskID + " w-1` or `pawl reject " + taskID + " w-1`", false},
+		"unknown outcome":          {[]*executorv1.ExecutorEvent{asks(unknown)}, "not known whether it ran, with the input `{}`.\\n\\nThe task waits for you: answer with `pawl outcome " + taskID + " w-1` and", false},
+		"parameters":               {[]*executorv1.ExecutorEvent{asks(params)}, "Which city?\\n\\nThe task waits for you: answer with `pawl params " + taskID + " --wait w-1 NAME=VALUE`,", false},
+		"question of a server":     {[]*executorv1.ExecutorEvent{asks(input)}, "Who?\\n\\nThe task waits for you: answer with `pawl input " + taskID + " --wait w-1 NAME=VALUE`", false},
+		"page of a server":         {[]*executorv1.ExecutorEvent{asks(page)}, "Log in. https://a.b\\n\\nThe task waits for you: answer with `pawl input " + taskID + " --wait w-1 --done`", false},
 		"approval, how to give it": {[]*executorv1.ExecutorEvent{wait}, "/v1/tasks/" + taskID + ":resume with the wait w-1", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,8 +89,7 @@ func (s *completionSource) read(m proto.Message) piece {
 func (s *completionSource) end(end *pipelinev1.CompleteResponse) piece {
 	p := piece{finish: cmp.Or(finishes[end.GetStopReason()], "stop"), model: end.GetModel(), usage: end.GetUsage()}
 	if id := end.GetTaskId(); id != "" {
-		p.text = "The task " + id + " continues this request and asks for the approval: `pawl show " + id + "`, or GET /v1/tasks/" + id + "."
-		p.begins, p.finish = s.broken, "stop"
+		p.text, p.finish = " Answer with `pawl approve "+id+"` or `pawl reject "+id+"`, or by POST to /v1/tasks/"+id+":resume.", "stop" // the text before names the task
 	}
 	extra := &pipelinev1.CompleteResponse{ToolCalls: end.GetToolCalls(), Notes: end.GetNotes(), TaskId: end.GetTaskId(), LimitReached: end.GetLimitReached()}
 	if proto.Size(extra) > 0 {

@@ -131,6 +131,7 @@ func isAnswer(e *executorv1.ExecutorEvent) bool {
 func (s *taskSource) question(e *executorv1.ExecutorEvent) *question {
 	q := &question{wait: e.GetWaitId(), tool: e.GetFlow().GetStepName()}
 	var what string
+	how := "`pawl approve TASK WAIT` or `pawl reject TASK WAIT`"
 	switch data := e.GetPayload().(type) {
 	case *executorv1.ExecutorEvent_PlanCreated:
 		if q.wait == "" {
@@ -144,18 +145,21 @@ func (s *taskSource) question(e *executorv1.ExecutorEvent) *question {
 		q.approval, q.input = !data.StepWaitingForStart.GetOutcomeUnknown(), data.StepWaitingForStart.GetInputJson()
 		what = " needs approval"
 		if !q.approval {
-			what = " was called, and it is not known whether it ran"
+			what, how = " was called, and it is not known whether it ran", "`pawl outcome TASK WAIT` and `--retry`, `--output JSON` or `--skip REASON`"
 		}
 		what = q.tool + what + ", with the input `" + q.input + "`. " + data.StepWaitingForStart.GetRisk().GetReason()
 	case *executorv1.ExecutorEvent_StepWaitingForParam:
-		what = data.StepWaitingForParam.GetMessage()
+		what, how = data.StepWaitingForParam.GetMessage(), "`pawl params TASK --wait WAIT NAME=VALUE`"
 	case *executorv1.ExecutorEvent_InputRequired:
-		what = data.InputRequired.GetMessage() + " " + data.InputRequired.GetUrl()
+		what, how = data.InputRequired.GetMessage(), "`pawl input TASK --wait WAIT NAME=VALUE` (or `--decline`)"
+		if url := data.InputRequired.GetUrl(); url != "" {
+			what, how = what+" "+url, "`pawl input TASK --wait WAIT --done` (or `--decline`)"
+		}
 	default:
 		return nil
 	}
 	id := e.GetTaskId()
-	q.text = strings.TrimSpace(what) + "\n\nThe task waits for you: answer with `pawl approve " + id + "` or `pawl reject " + id + "`, or by POST to " +
+	q.text = strings.TrimSpace(what) + "\n\nThe task waits for you: answer with " + strings.NewReplacer("TASK", id, "WAIT", q.wait).Replace(how) + ", or by POST to " +
 		s.base + "/v1/tasks/" + id + ":resume with the wait " + q.wait + ". [" + s.base + "/v1/tasks/" + id + "](" + s.base + "/v1/tasks/" + id + ") shows the task.\n\n"
 	s.wrote = true
 	return q
