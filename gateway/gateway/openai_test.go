@@ -202,9 +202,16 @@ func TestOpenAIRefusals(t *testing.T) {
 		{hello("m", `, "response_format": {"type": "yaml"}`), "response_format.type", "yaml"},
 		{hello("m", `, "response_format": {"type": "json_schema"}`), "response_format.json_schema.schema", "JSON Schema"},
 		{hello("m", `, "pawl": {"on_approval": "ask"}`), "pawl.on_approval", "deny"},
+		{hello("m", `, "pawl": {"mcp_ids": "test"}`), "pawl.mcp_ids", "`pawl.mcp_ids` has to be an array"},
+		{hello("m", `, "pawl": {"mcpIds": ["test"]}`), "pawl", "unknown member \"mcpIds\""},
+		{hello("agent:a", `, "pawl": {"foo": null}`), "pawl", "unknown member \"foo\""},
+		{`{"model": "m", "messages": [{"role": "system", "content": "a"}, {"role": "user"}]}`, "messages[1].content", "`messages[1].content` is empty"},
+		{`{"model": "m", "messages": [{"role": "user", "content": ""}]}`, "messages[0].content", "`messages[0].content` is empty"},
+		{`{"model": "agent:a", "messages": [{"role": "user", "content": " "}]}`, "messages[0].content", "`messages[0].content` is empty"},
 		{hello("agent:a", `, "tools": [{"type": "function", "function": {"name": "f"}}]`), "tools", "choose a model"},
 		{hello("agent:a", `, "response_format": {"type": "json_object"}`), "response_format", "choose a model"},
 		{`{"model": "agent:a", "messages": [{"role": "assistant", "content": "a"}]}`, "messages", "goal"},
+		{`{"model": "agent:a", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}]}`, "messages[0].content", "goal is text"},
 	} {
 		t.Run(tt.body[:min(len(tt.body), 100)], func(t *testing.T) {
 			resp, body := b.in(t).text("POST", chatPath, tt.body, nil)

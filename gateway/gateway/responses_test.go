@@ -281,6 +281,12 @@ func TestOpenAIResponseRefusals(t *testing.T) {
 		{ask(`, "tools": [{"type": "mcp", "server_label": "d", "allowed_tools": {"read_only": true}}]`), "tools[0].allowed_tools", "names of tools"},
 		{ask(`, "tool_choice": {"type": "mcp", "server_label": "d"}`), "tool_choice", "has to be"},
 		{ask(`, "background": true`), "tools", "needs MCP servers"},
+		{ask(`, "background": true, "tools": [{"type": "function", "name": "f"}]`), "tools", "a response in the background calls the tools of MCP servers only"},
+		{ask(`, "background": true, "text": {"format": {"type": "json_object"}}`), "text.format", "leave out `text.format`, or leave out `background`"},
+		{ask(`, "pawl": {"mcp_ids": "test"}`), "pawl.mcp_ids", "`pawl.mcp_ids` has to be an array"},
+		{ask(`, "pawl": {"mcp_servers": ["test"]}`), "pawl", "unknown member \"mcp_servers\""},
+		{`{"model": "m", "input": [{"role": "user"}]}`, "input[0].content", "`input[0].content` is empty"},
+		{`{"model": "agent:a", "input": ""}`, "input[0].content", "`input[0].content` is empty"},
 		{agent(`, "tools": [{"type": "function", "name": "f"}]`), "tools", "choose a model"},
 		{agent(`, "tools": [{"type": "mcp", "server_label": "d", "allowed_tools": ["a"]}]`), "tools[0].allowed_tools", "not offered"},
 		{`{"input": [{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true}]}`, "input[0].approval_request_id", "mcp_approval_request"},
@@ -511,8 +517,19 @@ func TestOpenAIResponseBackground(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	serveTask(b, 4)
-	if resp, body := b.text("POST", responsesPath, `{"model": "m", "input": "And now?", "previous_response_id": "`+idOf("f", 0)+`"}`, nil); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "not complete") {
-		t.Errorf("status %d: %s", resp.StatusCode, body)
+	task, _ := b.executor.GetTaskFn(&executorv1.GetTaskRequest{Id: taskID})
+	approved := `[{"type": "mcp_approval_response", "approval_request_id": "` + approvalOf("wait-1") + `", "approve": true}, {"role": "user", "content": "And now?"}]`
+	for _, tt := range []struct {
+		input     string
+		cancelled bool
+		contains  string
+	}{{`"And now?"`, false, "not complete"}, {approved, false, "send the answer as the last item"}, {`"And now?"`, true, "is cancelled, but a call of its task still runs"}} {
+		task.CancelRequested = tt.cancelled
+		_, body := b.text("POST", responsesPath, `{"model": "m", "input": `+tt.input+`, "previous_response_id": "`+idOf("f", 0)+`"}`, nil)
+		var f failure
+		if err := json.Unmarshal([]byte(body), &f); err != nil || f.Error.Code != "invalid_value" || !strings.Contains(f.Error.Message, tt.contains) {
+			t.Errorf("%s, want %s", body, tt.contains)
+		}
 	}
 }
 

@@ -80,11 +80,11 @@ func fromProblem(p problem.Problem) (int, apiError) {
 }
 
 // chatParameters replaces the names of fields of CompletionService by those of chat completions.
-var chatParameters = strings.NewReplacer("completion.", "", "max_output_tokens", "max_completion_tokens", "stop_sequences", "stop",
+var chatParameters = strings.NewReplacer("completion.", "", "pawl.mcp_ids", "pawl.mcp_ids", "max_output_tokens", "max_completion_tokens", "stop_sequences", "stop",
 	"output_schema_json", "response_format", "input_schema_json", "parameters", "tool_choice_name", "tool_choice", "mcp_ids", "pawl.mcp_ids")
 
 // responseParameters does so for responses, also for those of chat completions.
-var responseParameters = strings.NewReplacer("completion.", "", "messages", "input", "stop_sequences", "stop", "response_format.json_schema", "text.format",
+var responseParameters = strings.NewReplacer("completion.", "", "pawl.mcp_ids", "pawl.mcp_ids", "messages", "input", "stop_sequences", "stop", "response_format.json_schema", "text.format",
 	"response_format", "text.format", "output_schema_json", "text.format", "input_schema_json", "parameters", "tool_choice_name", "tool_choice",
 	"allowed_tool_ids", "allowed_tools", "mcp_ids", "tools", "task.goal", "input")
 

@@ -48,6 +48,8 @@ type pawlOptions struct {
 	McpIDs      []string `json:"mcp_ids"`
 	OnApproval  string   `json:"on_approval"` // deny, task
 	AutoExecute *bool    `json:"auto_execute"`
+
+	Unknown map[string]jsontext.Value `json:",embed"` // refused: a misspelled member would change nothing, unnoticed
 }
 
 type chatMessage struct {
@@ -86,16 +88,20 @@ type function struct {
 // mcpHeader names the servers whose tools the model may call, for clients that can set a header but not a member of the body.
 const mcpHeader = "Pawl-Mcp-Ids"
 
-// readHeader takes the servers from the header if the body names none.
-func (o *pawlOptions) readHeader(header http.Header) {
+// complete refuses unknown members, and takes the servers from the header if the body names none.
+func (o *pawlOptions) complete(header http.Header) error {
+	for name := range o.Unknown {
+		return invalid("pawl", "`pawl` has the unknown member %.50q; it may have `mcp_ids`, `on_approval` and `auto_execute`", name)
+	}
 	if len(o.McpIDs) > 0 {
-		return
+		return nil
 	}
 	for id := range strings.SplitSeq(header.Get(mcpHeader), ",") {
 		if id = strings.TrimSpace(id); id != "" {
 			o.McpIDs = append(o.McpIDs, id)
 		}
 	}
+	return nil
 }
 
 // isSet reports whether a member has a value.
@@ -107,7 +113,9 @@ func readChat(body []byte, header http.Header) (*chatRequest, error) {
 	if err := decode(body, q); err != nil {
 		return nil, err
 	}
-	q.Pawl.readHeader(header)
+	if err := q.Pawl.complete(header); err != nil {
+		return nil, err
+	}
 	for i := range q.Messages {
 		q.Messages[i].path = at("messages", i)
 	}
@@ -215,6 +223,9 @@ func (q *chatRequest) addMessages(in *pipelinev1.CompleteRequest) error {
 	}
 	in.System = strings.Join(system, "\n\n")
 	if len(in.Messages) == 0 {
+		if i := slices.IndexFunc(q.Messages, func(m chatMessage) bool { return m.Role == "user" }); i >= 0 {
+			return q.Messages[i].empty()
+		}
 		return invalid("messages", "`messages` has no text of the user; send at least one message with the role \"user\"")
 	}
 	return nil
@@ -222,6 +233,11 @@ func (q *chatRequest) addMessages(in *pipelinev1.CompleteRequest) error {
 
 var roles = map[string]plannerv1.ModelRole{
 	"user": plannerv1.ModelRole_MODEL_ROLE_USER, "tool": plannerv1.ModelRole_MODEL_ROLE_USER, "assistant": plannerv1.ModelRole_MODEL_ROLE_ASSISTANT,
+}
+
+// empty returns the error for a message of the user without content.
+func (m *chatMessage) empty() error {
+	return invalid(m.path+".content", "`%s.content` is empty; send a text", m.path)
 }
 
 // parts returns the parts of the message. Empty texts are left out, because providers refuse them.

@@ -129,7 +129,9 @@ func readResponse(body []byte, header http.Header) (*responseRequest, error) {
 	if err := decode(body, &q.echo); err != nil {
 		return nil, err
 	}
-	q.Pawl.readHeader(header)
+	if err := q.Pawl.complete(header); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(q.Input) == 0:
 		return nil, invalid("input", "`input` is empty; send a text or at least one item")

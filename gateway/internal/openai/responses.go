@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -76,7 +77,7 @@ func (h *Handler) respond(r *http.Request, q *responseRequest) (*responder, stre
 	if q.Input[len(q.Input)-1].Type == "mcp_approval_response" {
 		return h.resume(r, q, out)
 	}
-	before, err := h.before(r.Context(), q.PreviousResponseID)
+	before, err := h.before(r.Context(), q)
 	if err != nil {
 		return nil, stream.Call{}, err
 	}
@@ -127,7 +128,8 @@ func (h *Handler) follow(r *http.Request, out *responder, t *executorv1.Task, id
 }
 
 // before returns the messages of the conversation that a response ended.
-func (h *Handler) before(ctx context.Context, previous string) ([]chatMessage, error) {
+func (h *Handler) before(ctx context.Context, q *responseRequest) ([]chatMessage, error) {
+	previous := q.PreviousResponseID
 	if previous == "" {
 		return nil, nil
 	}
@@ -135,12 +137,17 @@ func (h *Handler) before(ctx context.Context, previous string) ([]chatMessage, e
 	switch {
 	case err != nil:
 		return nil, err
-	case t.GetEndTime() == nil:
+	case t.GetEndTime() != nil:
+	case t.GetCancelRequested():
+		return nil, invalid("previous_response_id", "the response %s is cancelled, but a call of its task still runs; send the request again when it has ended", previous)
+	case slices.ContainsFunc(q.Input, func(item inputItem) bool { return item.Type == "mcp_approval_response" }):
+		return nil, invalid("input", "`input` answers a request for an approval and has other items after the answer; send the answer as the last item, and a message once the task has ended")
+	default:
 		return nil, invalid("previous_response_id", "the response %s is not complete: its task runs or waits; answer its requests for approvals, or cancel it", previous)
 	}
 	answer := t.GetFullAnswer()
 	if answer == "" {
-		answer = "(no answer: " + t.GetError().GetErrMsg() + ")"
+		answer = "(no answer: " + cmp.Or(t.GetError().GetErrMsg(), "the task was cancelled") + ")"
 	}
 	return []chatMessage{textMessage("user", t.GetGoal()), textMessage("assistant", answer)}, nil
 }

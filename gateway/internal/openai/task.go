@@ -18,13 +18,18 @@ import (
 
 // task returns the request for a task of an agent. Its goal is the last message; the messages before it, which a task does not have, precede it there.
 func (q *chatRequest) task(agent string, header http.Header) (*executorv1.RunTaskRequest, error) {
-	switch last := &q.Messages[len(q.Messages)-1]; {
+	who, instead := "an agent", "choose a model"
+	if agent == "" {
+		who, instead = "a response in the background", "leave out `background`"
+	}
+	last := &q.Messages[len(q.Messages)-1]
+	switch {
 	case len(q.Tools) > 0:
-		return nil, invalid("tools", "an agent calls the tools of its MCP servers only; leave out `tools`, or choose a model")
+		return nil, invalid("tools", "%s calls the tools of MCP servers only; leave out the functions in `tools`, or %s", who, instead)
 	case q.ResponseFormat.Type != "" && q.ResponseFormat.Type != "text":
-		return nil, invalid("response_format", "an agent answers in text; leave out `response_format`, or choose a model")
+		return nil, invalid("response_format", "%s answers in text; leave out `response_format`, or %s", who, instead)
 	case last.Role != "user":
-		return nil, invalid("messages", "the last message is the agent's goal, so it has to have the role \"user\"")
+		return nil, invalid("messages", "the last message is the task's goal, so it has to have the role \"user\"")
 	}
 	var before strings.Builder
 	for i, m := range q.Messages {
@@ -41,7 +46,10 @@ func (q *chatRequest) task(agent string, header http.Header) (*executorv1.RunTas
 			before.WriteString(m.Role + ": " + text + "\n\n")
 		}
 	}
-	goal := q.Messages[len(q.Messages)-1].Content.text()
+	goal := last.Content.text()
+	if strings.TrimSpace(goal) == "" {
+		return nil, last.empty()
+	}
 	if before.Len() > 0 {
 		goal = "The conversation so far:\n\n" + before.String() + "The newest message, which is to be answered:\n\n" + goal
 	}
