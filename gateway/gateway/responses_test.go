@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -491,6 +492,13 @@ func TestOpenAIResponseStored(t *testing.T) {
 	if resp, body := b.text("POST", responsesPath+"/"+idOf("b", 0)+"/cancel", "{}", nil); resp.StatusCode != http.StatusOK || b.journal.take()[1].method != "/pawl.executor.v1.ExecutorService/CancelTask" {
 		t.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+	serveTask(b, 5)
+	task, _ := b.executor.GetTaskFn(&executorv1.GetTaskRequest{Id: taskID})
+	task.CancelRequested = true
+	incomplete := `mcp_call incomplete server_label=t name=append arguments={"line":"y"} approval_request_id=` + approvalOf("wait-1")
+	if r := get(idOf("b", 0)); r.Status != "cancelled" || !cmp.Equal(append(slices.Clone(beforeApproval), incomplete), r.items()) {
+		t.Errorf("%s\n%s", r.Status, strings.Join(r.items(), "\n"))
+	}
 	if _, body := b.text("DELETE", responsesPath+"/"+idOf("b", 0), "", nil); body != `{"id":"`+idOf("b", 0)+`","object":"response","deleted":true}`+"\n" {
 		t.Error(body)
 	}
@@ -530,6 +538,37 @@ func TestOpenAIResponseBackground(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &f); err != nil || f.Error.Code != "invalid_value" || !strings.Contains(f.Error.Message, tt.contains) {
 			t.Errorf("%s, want %s", body, tt.contains)
 		}
+	}
+}
+
+// TestOpenAIResponseCalls: calls that are no calls of a server's tool, and a task that begins queued.
+func TestOpenAIResponseCalls(t *testing.T) {
+	b := start(t, gateway.Config{})
+	b.completions.StreamCompleteFn = reply(nil,
+		&pipelinev1.StreamCompleteResponse{Event: &pipelinev1.StreamCompleteResponse_ToolCallStarted{ToolCallStarted: &pipelinev1.StartedToolCall{Id: "c", ToolId: "guess", InputJson: `{}`}}},
+		&pipelinev1.StreamCompleteResponse{Event: &pipelinev1.StreamCompleteResponse_ToolCallEnded{ToolCallEnded: &pipelinev1.CompletedToolCall{Id: "c", ToolId: "guess", Error: &commonv1.ErrorMessage{ErrMsg: "there is no tool"}}}},
+		ended(&pipelinev1.CompleteResponse{}))
+	_, body := b.text("POST", responsesPath, `{"model": "m", "input": "Hello"}`, nil)
+	if diff := cmp.Diff([]string{"mcp_call failed server_label= name=guess arguments={} error=there is no tool"}, readResponseText(t, body).items()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	serveTask(b, 4)
+	task, _ := b.executor.GetTaskFn(&executorv1.GetTaskRequest{Id: taskID})
+	task.Queued = true
+	b.executor.WatchTaskFn = func(_ *executorv1.WatchTaskRequest, s eventStream) error {
+		step := approvedTask()[:2]
+		step[1].Payload = &executorv1.ExecutorEvent_StepError{StepError: &executorv1.StepError{Error: &commonv1.ErrorMessage{ErrMsg: "text is missing"}, Outcome: commonv1.Outcome_OUTCOME_NOT_EXECUTED}}
+		return errors.Join(s.Send(step[0]), s.Send(step[1]))
+	}
+	_, body = b.text("GET", responsesPath+"/"+idOf("b", 0)+"?stream=true", "", nil)
+	events := responseEvents(t, body, 0)
+	for i, want := range []string{"queued", "in_progress"} {
+		if r := events[i]["response"].(map[string]any); r["status"] != want {
+			t.Errorf("%v has the status %v", events[i]["type"], r["status"])
+		}
+	}
+	if diff := cmp.Diff([]string{`mcp_call incomplete server_label=t name=echo arguments={"text":"x"} error=text is missing`}, assemble(t, events).items()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

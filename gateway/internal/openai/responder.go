@@ -101,6 +101,9 @@ func (r *responder) begin() {
 		r.ID, r.Pawl = r.task.String(), jsontext.Value(`{"taskId":"`+r.task.task+`"}`)
 	}
 	r.emit("response.created", responseEvent{Response: r.response})
+	if r.streamed {
+		r.Status = statusInProgress
+	}
 	r.emit("response.in_progress", responseEvent{Response: r.response})
 }
 
@@ -292,9 +295,17 @@ func (r *responder) closeText(status string) {
 	r.done(open.index)
 }
 
+// splitTool returns the server and the name in the id of a tool. A name that the model made up has no server.
+func splitTool(id string) (server, name string) {
+	if server, name, ok := strings.Cut(id, "/"); ok {
+		return server, name
+	}
+	return "", id
+}
+
 func (r *responder) callStarted(c *toolCall) {
 	r.closeText(statusCompleted)
-	server, name, _ := strings.Cut(c.tool, "/")
+	server, name := splitTool(c.tool)
 	item := &mcpItem{Type: "mcp_call", ID: r.itemID("mcp"), ServerLabel: server, Name: name, Status: statusInProgress}
 	if c.wait != "" && r.task != nil {
 		id := approvalID(r.task.task, c.wait)
@@ -324,13 +335,16 @@ func (r *responder) callEnded(c *toolCall) {
 	}
 	delete(r.calls, c.id)
 	item, _ := r.Output[index].(*mcpItem)
-	item.Status = statusCompleted
+	outcome := statusCompleted
 	if c.failure == "" {
 		item.Output = &c.output
 	} else {
-		item.Status, item.Error = statusFailed, &mcpError{Type: "mcp_tool_execution_error", Content: []textPart{{Type: "text", Text: c.failure}}}
+		outcome, item.Error = statusFailed, &mcpError{Type: "mcp_tool_execution_error", Content: []textPart{{Type: "text", Text: c.failure}}}
 	}
-	r.emit("response.mcp_call."+item.Status, responseEvent{OutputIndex: &index, ItemID: item.ID})
+	if item.Status = outcome; c.notRun {
+		item.Status = statusIncomplete // the API has no event for it
+	}
+	r.emit("response.mcp_call."+outcome, responseEvent{OutputIndex: &index, ItemID: item.ID})
 	r.done(index)
 }
 
@@ -357,7 +371,7 @@ func (r *responder) ask(q *question) {
 		r.closeText(statusCompleted)
 		return
 	}
-	server, name, _ := strings.Cut(q.tool, "/")
+	server, name := splitTool(q.tool)
 	r.done(r.add(&approvalItem{
 		Type: "mcp_approval_request", ID: approvalID(r.task.task, q.wait), ServerLabel: server, Name: name, Arguments: cmp.Or(q.input, "{}"),
 	}))

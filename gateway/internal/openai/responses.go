@@ -64,7 +64,11 @@ func (r *responder) whole(ctx context.Context, c stream.Call) error {
 		return err
 	}
 	r.begin()
-	if !r.ended {
+	switch {
+	case r.ended:
+	case r.Status == statusCancelled:
+		r.finish(statusCancelled)
+	default:
 		r.closeText(statusInProgress)
 	}
 	return nil

@@ -40,6 +40,7 @@ type toolCall struct {
 	id, tool, input string
 	wait            string // the wait that allowed it; "": none
 	output, failure string // of a call that has ended; a call with a failure has failed
+	notRun          bool   // the tool was not called: its input cannot be used, or its server cannot be reached
 }
 
 // question is what a task asks a person.

@@ -82,6 +82,7 @@ func (s *taskSource) read(m proto.Message) piece {
 		step.output, p.ended = outputText(data.StepOutput.GetOutputJson()), step
 	case *executorv1.ExecutorEvent_StepError:
 		step.failure, p.ended = data.StepError.GetError().GetErrMsg(), step
+		step.notRun = data.StepError.GetOutcome() == commonv1.Outcome_OUTCOME_NOT_EXECUTED
 	case *executorv1.ExecutorEvent_TextAdd:
 		s.write(&p, data.TextAdd.GetAnswerId(), data.TextAdd.GetText())
 	case *executorv1.ExecutorEvent_FlowStop:
