@@ -50,6 +50,9 @@ func openAIModel(r *modeltest.Request) *modeltest.Turn {
 	case strings.Contains(all, "Note in ") && r.Results < 1+strings.Count(all, "Twice: "):
 		_, path, _ := strings.Cut(all, "Note in ")
 		return &modeltest.Turn{Calls: []modeltest.Call{call("append", map[string]any{"path": strings.Fields(path)[0], "line": "noted"})}}
+	case strings.Contains(all, "Falter in "):
+		_, path, _ := strings.Cut(all, "Falter in ")
+		return &modeltest.Turn{Calls: []modeltest.Call{call("falter", map[string]any{"path": strings.Fields(path)[0], "line": "noted"})}}
 	case strings.Contains(all, "Note in "):
 		return &modeltest.Turn{Text: "Noted."}
 	case strings.Contains(last, "Too fast"):
@@ -303,34 +306,40 @@ func TestOpenAIGoResponses(t *testing.T) {
 	}
 }
 
-// A task that asks for two approvals: each answer gives the same response when it is sent again, also after the task has gone on and has ended.
+// A task that asks for two approvals: each answer gives the same response when it is sent again, also after the task has gone on and has ended. A task whose approved call has an unknown
+// outcome says so each time.
 func TestOpenAIApprovalsRepeated(t *testing.T) {
 	base, key, _, _ := openAITarget(t, rig.Binary)
 	client := openai.NewClient(option.WithBaseURL(base), option.WithAPIKey(key), option.WithMaxRetries(0)).Responses
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 	defer cancel()
-	notes := filepath.Join(t.TempDir(), "notes")
-	r, err := client.New(ctx, responses.ResponseNewParams{
-		Model: "agent:helper", Input: responses.ResponseNewParamsInputUnion{OfString: param.NewOpt("Twice: Note in " + notes)},
-	})
-	if err != nil {
-		t.Fatal(err)
+	ask := func(input responses.ResponseNewParamsInputUnion) *responses.Response {
+		t.Helper()
+		r, err := client.New(ctx, responses.ResponseNewParams{Model: "agent:helper", Input: input})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
-	var approvals []responses.ResponseInputItemUnionParam
-	var ids []string // of the responses to the approvals
+	start := func(goal string) *responses.Response {
+		t.Helper()
+		return ask(responses.ResponseNewParamsInputUnion{OfString: param.NewOpt(goal + filepath.Join(t.TempDir(), "notes"))})
+	}
+	approve := func(request string) *responses.Response {
+		t.Helper()
+		item := responses.ResponseInputItemParamOfMcpApprovalResponse(request, true)
+		return ask(responses.ResponseNewParamsInputUnion{OfInputItemList: []responses.ResponseInputItemUnionParam{item}})
+	}
+	r := start("Twice: Note in ")
+	var approvals, ids []string // ids of the requests for approvals, and of the responses to the answers
 	for range 2 {
 		last := r.Output[len(r.Output)-1]
 		if last.Type != "mcp_approval_request" {
 			t.Fatalf("%s", r.RawJSON())
 		}
-		approvals = append(approvals, responses.ResponseInputItemParamOfMcpApprovalResponse(last.ID, true))
-		for i, a := range approvals {
-			r, err = client.New(ctx, responses.ResponseNewParams{
-				Model: "agent:helper", Input: responses.ResponseNewParamsInputUnion{OfInputItemList: []responses.ResponseInputItemUnionParam{a}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		approvals = append(approvals, last.ID)
+		for i, request := range approvals {
+			r = approve(request)
 			if i == len(ids) {
 				ids = append(ids, r.ID)
 			}
@@ -341,6 +350,12 @@ func TestOpenAIApprovalsRepeated(t *testing.T) {
 	}
 	if r.OutputText() != "Noted." {
 		t.Errorf("%s", r.RawJSON())
+	}
+	request := start("Falter in ").Output[0].ID
+	for range 2 {
+		if r = approve(request); r.Status != responses.ResponseStatusCompleted || !strings.Contains(r.OutputText(), "`pawl outcome ") {
+			t.Errorf("%s", r.RawJSON())
+		}
 	}
 }
 
