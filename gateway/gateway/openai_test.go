@@ -410,7 +410,7 @@ func TestOpenAIAgentGoalNotReached(t *testing.T) {
 		}
 		for _, more := range []string{"", `, "stream": true`} {
 			_, body = b.text("POST", responsesPath, `{"model": "agent:helper", "input": "Hello"`+more+`}`, nil)
-			r := &responseText{}
+			var r *responseText
 			if more == "" {
 				r = readResponseText(t, body)
 			} else {

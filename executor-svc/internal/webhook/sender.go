@@ -218,8 +218,8 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 	if err != nil {
 		return nil, nil, time.Time{}, ignoreDeleted(err)
 	}
-	var oldest, overdue *journal.Delivery // overdue was attempted, but not refused
-	for after := uint64(0); d == nil || d.GetRefusals() > 0; {
+	var p picked
+	for after := uint64(0); p.due == nil || p.due.GetRefusals() > 0; {
 		batch, err := w.sender.Journal.Deliveries(ctx, journal.DeliveryQuery{WebhookID: w.ref.ID, After: after, Limit: page})
 		if err != nil {
 			return nil, nil, time.Time{}, err
@@ -228,28 +228,41 @@ func (w *worker) pick(ctx context.Context) (hook *storagev1.Webhook, d *journal.
 			break
 		}
 		after = batch[len(batch)-1].No
-		oldest = cmp.Or(oldest, &batch[0])
 		for _, one := range batch {
-			if overdue == nil && one.GetAttempts() > 0 && one.GetRefusals() == 0 {
-				overdue = &one
-			}
-			at := w.dueTime(hook, one)
-			switch isDue := !at.After(time.Now()); {
-			case isDue && (d == nil || one.GetRefusals() < d.GetRefusals()):
-				d = &one
-			case !isDue && (next.IsZero() || at.Before(next)):
-				next = at
-			}
+			p.add(&one, w.dueTime(hook, one))
 		}
 	}
+	d = p.due
 	switch {
 	case d == nil || hook.GetDisabled():
 	case w.down:
-		d = oldest
-	case d.GetRefusals() == 0 && overdue != nil && overdue.No < d.No:
-		d = overdue
+		d = p.oldest
+	case d.GetRefusals() == 0 && p.overdue != nil && p.overdue.No < d.No:
+		d = p.overdue
 	}
-	return hook, d, next, nil
+	return hook, d, p.next, nil
+}
+
+// picked holds the deliveries of a webhook that may be attempted next.
+type picked struct {
+	oldest  *journal.Delivery
+	overdue *journal.Delivery // the oldest that was attempted, but not refused
+	due     *journal.Delivery // the one that was refused least often of those that are due
+	next    time.Time         // when the next of the others is due
+}
+
+// add adds the next delivery, which is due at a time.
+func (p *picked) add(d *journal.Delivery, at time.Time) {
+	p.oldest = cmp.Or(p.oldest, d)
+	if d.GetAttempts() > 0 && d.GetRefusals() == 0 {
+		p.overdue = cmp.Or(p.overdue, d)
+	}
+	switch isDue := !at.After(time.Now()); {
+	case isDue && (p.due == nil || d.GetRefusals() < p.due.GetRefusals()):
+		p.due = d
+	case !isDue && (p.next.IsZero() || at.Before(p.next)):
+		p.next = at
+	}
 }
 
 // dueTime returns when a delivery is to be attempted, or to fail if the webhook is disabled. After an outage, all that were attempted during it are due.

@@ -48,13 +48,18 @@ func (q *request) callTool() error {
 			return err
 		}
 	}
-	own := ownTools[q.params.text("name")]
-	switch {
-	case !q.modern && q.params.has("task") && (q.server != "" || q.params.text("name") != "run_task"):
-		return errorf(methodNotFound, "the tool %.100q does not run as a task; leave params.task out", q.params.text("name"))
-	case own != nil && q.server == "":
+	called := q.params.text("name")
+	if !q.modern && q.params.has("task") && (q.server != "" || called != "run_task") {
+		return errorf(methodNotFound, "the tool %.100q does not run as a task; leave params.task out", called)
+	}
+	if own := ownTools[called]; own != nil && q.server == "" {
 		return own(q)
 	}
+	return q.callServer()
+}
+
+// callServer calls a tool of a server.
+func (q *request) callServer() error {
 	server, name, err := q.resolve(q.params.text("name"))
 	if err != nil {
 		return err
