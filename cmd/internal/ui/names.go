@@ -16,12 +16,45 @@ import (
 // shortIDLen is how many characters ShortID keeps. The last characters of an id are random; the first ones are the time.
 const shortIDLen = 8
 
-// ShortID returns the end of a task's id, which every command accepts.
+// ShortID returns the end of an id, which every command accepts.
 func ShortID(id string) string {
 	if len(id) <= shortIDLen {
 		return id
 	}
 	return id[len(id)-shortIDLen:]
+}
+
+// IDMatches reports whether an id begins or ends with ref.
+func IDMatches(id, ref string) bool {
+	ref = strings.ToLower(ref)
+	return strings.HasPrefix(id, ref) || strings.HasSuffix(id, ref)
+}
+
+// named is a resource of a user that has a name for people.
+type named interface {
+	GetId() string
+	GetDisplayName() string
+}
+
+// Find returns the only member of all whose display name is ref, or whose id begins or ends with ref. kind is the word for a member, such as topic.
+func Find[T named](all []T, ref, kind, flags string) (one T, err error) {
+	const minRef = 4
+	var found []T
+	var ids []string
+	for _, r := range all {
+		if len(ref) >= minRef && IDMatches(r.GetId(), ref) || strings.EqualFold(r.GetDisplayName(), ref) {
+			found, ids = append(found, r), append(ids, ShortID(r.GetId()))
+		}
+	}
+	lists := fmt.Sprintf("pawl %ss%s lists your %ss", kind, flags, kind)
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return one, Errorf("you have no %s %q", kind, ref).Then("%s", lists)
+	}
+	const shown = 5
+	return one, Errorf("%q names %d %ss: %s", ref, len(found), kind, strings.Join(ids[:min(len(ids), shown)], ", ")).Then("give the end of one's id; %s", lists)
 }
 
 // StatusName returns the name of a task's status: new, running, waiting, done, failed or cancelled.

@@ -24,7 +24,7 @@ import (
 
 // Cmd is `pawl chat`.
 type Cmd struct {
-	Topic string `arg:"" complete:"topic" optional:"" help:"The topic: its id or the beginning of it, its name, or last for the one with the newest message (default: last)."`
+	Topic string `arg:"" complete:"topic" optional:"" help:"The topic: its id, 4 or more characters of its beginning or end, its name, or last for the most recently active one: by its newest message or, without messages, its creation (default: last)."`
 	Agent string `complete:"agent" placeholder:"ID" help:"Talk with this agent of yours: in your last topic with it, or in a new one."`
 	New   bool   `help:"Begin a new topic with --agent."`
 	Model string `complete:"model" placeholder:"NAME" help:"Answer your messages with this model (pawl models lists them; default: the agent's)."`
@@ -96,7 +96,7 @@ func (c *Cmd) topic(ctx context.Context, s *discover.Session) (*conversationv1.T
 	case c.New && c.Agent == "":
 		return nil, ui.Usagef("--new needs --agent").Then("pawl topics create --help")
 	case c.Agent == "":
-		topic, err := find(ctx, s, cmp.Or(c.Topic, "last"))
+		topic, err := Find(ctx, s, cmp.Or(c.Topic, "last"))
 		if err != nil && c.Topic == "" && ui.AsError(err).Code == ui.Failed {
 			return nil, ui.Usagef("you have no topic yet").Then("pawl chat --agent ID%s begins one; pawl agents%s lists your agents", s.Flags(), s.Flags())
 		}

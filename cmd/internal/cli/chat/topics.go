@@ -17,7 +17,7 @@ import (
 
 // TopicsCmd is `pawl topics`.
 type TopicsCmd struct {
-	List    ListCmd    `cmd:"" default:"1" group:"sub" help:"List your topics, the one with the newest message first."`
+	List    ListCmd    `cmd:"" default:"1" group:"sub" help:"List your topics, the most recently active first."`
 	Show    ShowCmd    `cmd:"" group:"sub" help:"Show a topic: its participants and last messages."`
 	Create  CreateCmd  `cmd:"" group:"sub" help:"Create a topic."`
 	Add     AddCmd     `cmd:"" group:"sub" help:"Add a person or an agent to a topic."`
@@ -61,11 +61,11 @@ func names(t *conversationv1.Topic) (all []string) {
 
 // OneTopic names a topic.
 type OneTopic struct {
-	Topic string `arg:"" complete:"topic" help:"The topic: its id or the beginning of it, its name, or last for the one with the newest message."`
+	Topic string `arg:"" complete:"topic" help:"The topic: its id, 4 or more characters of its beginning or end, its name, or last for the most recently active one: by its newest message or, without messages, its creation."`
 }
 
-// find returns the topic that a reference names.
-func find(ctx context.Context, s *discover.Session, ref string) (*conversationv1.Topic, error) {
+// Find returns the topic that a reference names.
+func Find(ctx context.Context, s *discover.Session, ref string) (*conversationv1.Topic, error) {
 	if id, err := uuid.Parse(ref); err == nil {
 		return s.Topics.GetTopic(ctx, &conversationv1.GetTopicRequest{Id: id.String()})
 	}
@@ -77,18 +77,7 @@ func find(ctx context.Context, s *discover.Session, ref string) (*conversationv1
 	if ref == "last" && len(all) > 0 {
 		return all[0], nil
 	}
-	const minRef = 4
-	found := slices.DeleteFunc(slices.Clone(all), func(t *conversationv1.Topic) bool {
-		byID := len(ref) >= minRef && strings.HasPrefix(t.GetId(), strings.ToLower(ref))
-		return !byID && !strings.EqualFold(t.GetDisplayName(), ref)
-	})
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, ui.Errorf("you have no topic %q", ref).Then("pawl topics%s lists your topics", s.Flags())
-	}
-	return nil, ui.Errorf("%d topics are named %q", len(found), ref).Then("give the id of one; pawl topics%s lists them", s.Flags())
+	return ui.Find(all, ref, "topic", s.Flags())
 }
 
 // ShowCmd is `pawl topics show`.
@@ -99,7 +88,7 @@ type ShowCmd struct {
 
 // Run shows a topic.
 func (c *ShowCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil || u.JSON {
 		return u.Show(topic, err, nil)
 	}
@@ -177,7 +166,7 @@ type AddCmd struct {
 
 // Run adds a participant.
 func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil {
 		return err
 	}
@@ -197,7 +186,7 @@ type RemoveCmd struct {
 
 // Run removes a participant.
 func (c *RemoveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil {
 		return err
 	}
@@ -211,7 +200,7 @@ type ArchiveCmd struct{ OneTopic }
 
 // Run archives a topic.
 func (c *ArchiveCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil {
 		return err
 	}
@@ -224,7 +213,7 @@ type DeleteCmd struct{ OneTopic }
 
 // Run deletes a topic.
 func (c *DeleteCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil {
 		return err
 	}
@@ -240,7 +229,7 @@ type ExportCmd struct {
 
 // Run exports a topic.
 func (c *ExportCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
-	topic, err := find(ctx, s, c.Topic)
+	topic, err := Find(ctx, s, c.Topic)
 	if err != nil {
 		return err
 	}

@@ -4,15 +4,16 @@ package hooks
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"pawl.dev/cmd/internal/cli/chat"
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
 )
 
@@ -67,7 +68,7 @@ func types(w *executorv1.Webhook) string {
 
 // One names a webhook.
 type One struct {
-	Webhook string `arg:"" complete:"webhook" help:"The webhook: its id or the beginning of it, or its name."`
+	Webhook string `arg:"" complete:"webhook" help:"The webhook: its id, 4 or more characters of its beginning or end, or its name."`
 }
 
 // find returns the webhook.
@@ -79,18 +80,7 @@ func (c *One) find(ctx context.Context, s *discover.Session) (*executorv1.Webhoo
 	if err != nil {
 		return nil, err
 	}
-	const minRef = 4
-	found := slices.DeleteFunc(list.GetWebhooks(), func(w *executorv1.Webhook) bool {
-		byID := len(c.Webhook) >= minRef && (strings.HasPrefix(w.GetId(), strings.ToLower(c.Webhook)) || ui.ShortID(w.GetId()) == strings.ToLower(c.Webhook))
-		return !byID && !strings.EqualFold(w.GetDisplayName(), c.Webhook)
-	})
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return nil, ui.Errorf("you have no webhook %q", c.Webhook).Then("pawl webhooks%s lists your webhooks", s.Flags())
-	}
-	return nil, ui.Errorf("%d webhooks match %q", len(found), c.Webhook).Then("give the id of one; pawl webhooks%s lists them", s.Flags())
+	return ui.Find(list.GetWebhooks(), c.Webhook, "webhook", s.Flags())
 }
 
 // ShowCmd is `pawl webhooks show`.
@@ -127,14 +117,21 @@ type CreateCmd struct {
 	URL   string   `arg:"" help:"Where events are posted, such as https://example.com/pawl."`
 	Name  string   `placeholder:"TEXT" help:"A name for people."`
 	Agent string   `xor:"source" complete:"agent" placeholder:"ID" help:"Only events of your tasks that run as this agent (default: of all your tasks)."`
-	Topic string   `xor:"source" placeholder:"ID" help:"Events of this topic instead of tasks."`
+	Topic string   `xor:"source" complete:"topic" placeholder:"TOPIC" help:"Events of this topic instead of tasks; named as in pawl topics show."`
 	Event []string `sep:"none" placeholder:"TYPE" help:"Type of events, such as task.flow_success or topic.new_message (repeatable; default: what asks a person and what ends a task, or the messages of the topic)."`
 }
 
 // Run creates a webhook.
 func (c *CreateCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
+	var topic *conversationv1.Topic
+	if c.Topic != "" {
+		var err error
+		if topic, err = chat.Find(ctx, s, c.Topic); err != nil {
+			return err
+		}
+	}
 	w, err := s.Webhooks.CreateWebhook(ctx, &executorv1.CreateWebhookRequest{RequestId: uuid.NewString(), Webhook: &executorv1.Webhook{
-		Url: c.URL, DisplayName: c.Name, AgentId: c.Agent, TopicId: c.Topic, EventTypes: c.Event,
+		Url: c.URL, DisplayName: c.Name, AgentId: c.Agent, TopicId: topic.GetId(), EventTypes: c.Event,
 	}})
 	return show(u, w, "is created", err)
 }

@@ -215,7 +215,7 @@ func search(ctx context.Context, s *discover.Session, ref string) (string, error
 			return "", err
 		}
 		for _, t := range list.GetTasks() {
-			if strings.HasPrefix(t.GetId(), ref) || strings.HasSuffix(t.GetId(), ref) {
+			if ui.IDMatches(t.GetId(), ref) {
 				found = append(found, t.GetId())
 			}
 		}
