@@ -46,7 +46,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 	if cutShort != "" {
 		paragraphs = append(paragraphs, w.l.Say("The task ended early: %s", "任务提前结束：%s", cutShort))
 	}
-	if len(w.notUnderstood) > 0 {
+	if len(w.notUnderstood) > 0 && len(w.extras) == 0 {
 		return append(paragraphs, w.refusal()...), false
 	}
 	for _, d := range w.demands {
@@ -54,7 +54,7 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 			text, ok := w.resultText(res, d.text, &d.choice)
 			paragraphs, fulfilled = append(paragraphs, text...), fulfilled && ok
 		}
-		if len(d.done) == 0 {
+		if len(d.done) == 0 && len(w.notUnderstood) == 0 {
 			fulfilled = false
 			paragraphs = append(paragraphs, w.l.Say("Not reached: %q.", "未执行到：“%s”。", d.text))
 		}
@@ -63,6 +63,10 @@ func (w *work) answer(cutShort string) (paragraphs []string, fulfilled bool) {
 		text, _ := w.resultText(r, "", nil)
 		text[0] = r.GetToolId() + ": " + text[0]
 		paragraphs = append(paragraphs, text...)
+	}
+	if len(w.notUnderstood) > 0 {
+		paragraphs = append(paragraphs, w.l.Say("Nothing else was called, because the offline planner, which uses no language model, did not understand: %s.",
+			"没有调用其他工具，因为离线规划器不使用语言模型，没有理解：%s。", w.quoted()))
 	}
 	return paragraphs, fulfilled
 }
@@ -116,17 +120,22 @@ func countOf(text string) (what, noun string) {
 	return what, noun
 }
 
+// quoted lists the parts of the goal that were not understood.
+func (w *work) quoted() string {
+	var quoted []string
+	for _, n := range w.notUnderstood {
+		quoted = append(quoted, fmt.Sprintf("%q", n))
+	}
+	return w.l.List(quoted)
+}
+
 // refusal renders the parts of the goal that were not understood, and what the user can do.
 func (w *work) refusal() []string {
 	if strings.TrimSpace(w.tc.GetGoal()) == "" {
 		return []string{w.l.Pick("There is no goal, so nothing was done.", "没有目标，所以什么都没有做。")}
 	}
-	var quoted []string
-	for _, n := range w.notUnderstood {
-		quoted = append(quoted, fmt.Sprintf("%q", n))
-	}
 	head := w.l.Say("The offline planner, which uses no language model, could not match this goal to a tool, so nothing was called. It did not understand: %s.",
-		"离线规划器不使用语言模型，无法为该目标找到合适的工具，因此没有调用任何工具。没有理解的部分：%s。", w.l.List(quoted))
+		"离线规划器不使用语言模型，无法为该目标找到合适的工具，因此没有调用任何工具。没有理解的部分：%s。", w.quoted())
 	if len(w.tc.GetTools()) == 0 {
 		return []string{head, w.l.Pick("There are no tools: activate an MCP server.", "没有可用的工具：请先启用一个 MCP 服务器。")}
 	}

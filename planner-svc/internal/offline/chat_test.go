@@ -74,6 +74,10 @@ func TestRespond(t *testing.T) {
 	if done := respond(message(t, "tell me a joke"), false); done.GetDecision() != plannerv1.RespondDecision_RESPOND_DECISION_COMPLETE || !strings.Contains(done.GetText(), "offline planner") {
 		t.Error(done)
 	}
+	called := respond(message(t, "tell me a joke", succeeded("other/fetch", `{"url":"x"}`, `{"message":"knock knock"}`)), false)
+	if text := called.GetText(); !strings.HasPrefix(text, "other/fetch: knock knock") || !strings.Contains(text, `Nothing else was called`) || strings.Contains(text, "nothing was called") {
+		t.Errorf("a call that the message asked for: %s", text)
+	}
 	res, err := New().Respond(t.Context(), &plannerv1.RespondRequest{Context: message(t, "count the Go files"), MustComplete: true, Errors: []string{"The MCP server x failed: it is down"}})
 	if err != nil || !strings.HasPrefix(res.GetText(), "The MCP server x failed: it is down") || !strings.Contains(res.GetText(), "pawl mcp list") {
 		t.Errorf("%v %v", res, err)
