@@ -243,7 +243,7 @@ func (c *team) rollBack(ctx context.Context, id string) {
 		return false
 	})
 	err := c.again(ctx, func() error {
-		_, err := c.topics["bob"].RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: c.id, ToMessageId: to})
+		_, err := c.topics["bob"].RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: c.id, ToMessageId: to, All: to == ""})
 		return err
 	})
 	if err != nil {

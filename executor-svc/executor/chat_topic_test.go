@@ -241,7 +241,7 @@ func TestRollbackInTheMiddleOfAReply(t *testing.T) {
 	m := ann.post(topic.GetId(), &conversationv1.Message{Text: "x"})
 	events := ann.eventsUntil(topic.GetId(), m.GetSeq(), isChunk)
 	chunk := events[len(events)-1]
-	out, err := ann.RollbackTopic(t.Context(), &conversationv1.RollbackTopicRequest{TopicId: topic.GetId()})
+	out, err := ann.RollbackTopic(t.Context(), &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), All: true})
 	if err != nil || out.GetMessageCount() != 1 || !slices.Equal(out.GetCancelledTaskIds(), []string{chunk.GetTaskId()}) {
 		t.Fatalf("rollback: %v, %v", out, err)
 	}

@@ -65,7 +65,7 @@ func TestPostsAreLimited(t *testing.T) {
 	if after := errs.From(err).RetryAfter; after < 50*time.Minute || after > time.Hour {
 		t.Errorf("retry after %s", after)
 	}
-	_, err = ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId()})
+	_, err = ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), All: true})
 	refused(t, "a rollback", err, rateLimited)
 	bob.post(topic.GetId(), &conversationv1.Message{Text: "of another user"})
 	ann.post(topic.GetId(), &conversationv1.Message{Id: "m", Text: "a repeated post"})

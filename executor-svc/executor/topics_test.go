@@ -562,7 +562,7 @@ func TestRollback(t *testing.T) {
 	}
 	back := func(to string) *conversationv1.RollbackTopicResponse {
 		t.Helper()
-		out, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), ToMessageId: to})
+		out, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), ToMessageId: to, All: to == ""})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -576,6 +576,11 @@ func TestRollback(t *testing.T) {
 	}
 	_, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), ToMessageId: "m1"})
 	refused(t, "a message that no longer counts", err, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "was rolled back itself")
+	for _, req := range []*conversationv1.RollbackTopicRequest{{}, {ToMessageId: "m0", All: true}} {
+		req.TopicId = topic.GetId()
+		_, err = ann.RollbackTopic(ctx, req)
+		refused(t, "a rollback to no message, or to two", err, commonv1.ErrorReason_ERROR_REASON_INVALID_REQUEST, "to_message_id, or set all")
+	}
 	ann.post(topic.GetId(), &conversationv1.Message{Text: "new"})
 	list := func(all bool) string {
 		page, err := ann.ListMessages(ctx, &conversationv1.ListMessagesRequest{TopicId: topic.GetId(), OldestFirst: true, IncludeRolledBack: all})

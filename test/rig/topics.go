@@ -148,7 +148,7 @@ func (c REST) ListMessages(ctx context.Context, topicID string) (*conversationv1
 // RollbackTopic implements Topics.
 func (c REST) RollbackTopic(ctx context.Context, req *conversationv1.RollbackTopicRequest) (*conversationv1.RollbackTopicResponse, error) {
 	out := &conversationv1.RollbackTopicResponse{}
-	body := &conversationv1.RollbackTopicRequest{ToMessageId: req.GetToMessageId()}
+	body := &conversationv1.RollbackTopicRequest{ToMessageId: req.GetToMessageId(), All: req.GetAll()}
 	return out, c.do(ctx, http.MethodPost, "/v1/topics/"+req.GetTopicId()+":rollback", body, out)
 }
 

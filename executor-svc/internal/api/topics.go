@@ -346,6 +346,9 @@ func (s *Topics) RollbackTopic(ctx context.Context, req *conversationv1.Rollback
 	if err != nil {
 		return nil, err
 	}
+	if (req.GetToMessageId() == "") != req.GetAll() {
+		return nil, invalidField("to_message_id", "either it or all", "name the newest message that still counts as to_message_id, or set all to roll back every message")
+	}
 	back := &storagev1.RolledBack{ToMessageId: req.GetToMessageId(), By: v.me.GetName()}
 	if req.GetToMessageId() != "" {
 		m, err := s.message(ctx, v.topic.ID, req.GetToMessageId())

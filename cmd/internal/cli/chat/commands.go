@@ -1,8 +1,10 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pawl.dev/cmd/internal/discover"
@@ -16,7 +18,7 @@ var errQuit = ui.Exit(ui.Done)
 const help = `  /agents              the participants
   /files               the media of the conversation
   /interrupt [AGENT]   stop what an agent does; without AGENT, what all do
-  /rollback [MESSAGE]  let the messages after one no longer count; without MESSAGE, your last one and all after it
+  /rollback [N]        let the last N messages of people (1), and all after them, no longer count
   /quit                leave (Ctrl-D); agents go on
   //...                a message that begins with /
 `
@@ -70,10 +72,14 @@ func (t *talk) files(ctx context.Context) error {
 // interrupt cancels what an agent does, or, without a name, what all agents do.
 func (t *talk) interrupt(ctx context.Context, name string) error {
 	stopped := 0
-	for _, p := range agents(t.topic) {
-		if name != "" && p.GetName() != name {
-			continue
+	all := agents(t.topic)
+	if name != "" {
+		all = slices.DeleteFunc(all, func(p *conversationv1.Participant) bool { return p.GetName() != name })
+		if len(all) == 0 {
+			return ui.Errorf("there is no agent @%s in the topic", name).Then("/agents lists the participants")
 		}
+	}
+	for _, p := range all {
 		res, err := t.s.Topics.InterruptAgent(ctx, &conversationv1.InterruptAgentRequest{TopicId: t.topic.GetId(), Name: p.GetName()})
 		if err != nil {
 			return err
@@ -84,27 +90,37 @@ func (t *talk) interrupt(ctx context.Context, name string) error {
 	return nil
 }
 
-// rollback rolls the topic back to a message, or, without an id, to the one before the newest message of a person.
-func (t *talk) rollback(ctx context.Context, id string) error {
-	if id == "" {
-		messages, err := t.messages(ctx)
-		if err != nil {
-			return err
-		}
-		at := len(messages) - 1
-		for at >= 0 && (messages[at].GetFromAgent() || messages[at].GetAnsweredWaitId() != "") {
-			at--
+// rollback rolls the topic back to before the last n messages of people; one if count is empty.
+func (t *talk) rollback(ctx context.Context, count string) error {
+	n, err := strconv.Atoi(cmp.Or(count, "1"))
+	if err != nil || n < 1 {
+		return ui.Usagef("%q is no number of messages", count).Then("/rollback 2 goes back to before the last two messages of people")
+	}
+	messages, err := t.messages(ctx)
+	if err != nil {
+		return err
+	}
+	at := len(messages)
+	for ; n > 0; n-- {
+		for at--; at >= 0 && (messages[at].GetFromAgent() || messages[at].GetAnsweredWaitId() != ""); at-- {
 		}
 		if at < 0 {
-			return ui.Errorf("there is no message to roll back")
-		}
-		if at > 0 {
-			id = messages[at-1].GetId()
+			return ui.Errorf("there are not so many messages to roll back")
 		}
 	}
-	res, err := t.s.Topics.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: t.topic.GetId(), ToMessageId: id})
+	req := &conversationv1.RollbackTopicRequest{TopicId: t.topic.GetId(), All: at == 0}
+	if at > 0 {
+		req.ToMessageId = messages[at-1].GetId()
+	}
+	res, err := t.s.Topics.RollbackTopic(ctx, req)
 	if err == nil {
-		t.u.Note("%s no longer count", ui.Plural(int(res.GetMessageCount()), "message"))
+		t.u.Note("from %s on, %s no longer count", quote(messages[at]), ui.Plural(int(res.GetMessageCount()), "message"))
 	}
 	return err
+}
+
+// quote returns the beginning of a message.
+func quote(m *conversationv1.Message) string {
+	const columns = 40
+	return strconv.Quote(ui.Fit(ui.Line(m.GetText()), columns))
 }

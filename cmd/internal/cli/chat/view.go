@@ -13,7 +13,8 @@ type view struct {
 	u *ui.UI
 	// byLine is set if text must be written in whole lines, because the person edits a line below it.
 	byLine bool
-	posted map[string]bool // ids of messages that the person wrote here
+	posted map[string]bool   // ids of messages that the person wrote here
+	quotes map[string]string // the beginnings of messages, by their ids
 
 	reply string // the id of the reply that is being written; "" if none
 	held  string // the beginning of its next line, with byLine
@@ -42,7 +43,7 @@ func (v *view) event(ev *conversationv1.TopicEvent) {
 			v.remark("@%s leaves it to @%s: %s", ev.GetAgent(), to, e.AgentDecision.GetReason())
 		}
 	case *conversationv1.TopicEvent_MessagesRolledBack:
-		v.remark("@%s rolled back; the messages after this no longer count: %s", e.MessagesRolledBack.GetBy(), cmp.Or(e.MessagesRolledBack.GetToMessageId(), "(the beginning)"))
+		v.rolledBack(e.MessagesRolledBack)
 	case *conversationv1.TopicEvent_TopicUpdated:
 		v.remark("@%s changed the topic: %s", e.TopicUpdated.GetBy(), title(&conversationv1.Topic{DisplayName: e.TopicUpdated.GetDisplayName(), Archived: e.TopicUpdated.GetArchived()}))
 	case *conversationv1.TopicEvent_Participant:
@@ -56,8 +57,20 @@ func (v *view) event(ev *conversationv1.TopicEvent) {
 	}
 }
 
+func (v *view) rolledBack(e *conversationv1.MessagesRolledBack) {
+	switch text, known := v.quotes[e.GetToMessageId()]; {
+	case e.GetToMessageId() == "":
+		v.remark("@%s rolled back: no message counts any longer", e.GetBy())
+	case known:
+		v.remark("@%s rolled back: the messages after %s no longer count", e.GetBy(), text)
+	default:
+		v.remark("@%s rolled back to an earlier message: the messages after it no longer count", e.GetBy())
+	}
+}
+
 // message writes a message, or the rest of the reply that became it.
 func (v *view) message(m *conversationv1.Message) {
+	v.quotes[m.GetId()] = quote(m)
 	switch call := m.GetExt().GetFields()["tool_call"].GetStructValue().GetFields(); {
 	case v.posted[m.GetId()]:
 		return

@@ -1306,8 +1306,10 @@ type RollbackTopicRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The topic.
 	TopicId string `protobuf:"bytes,1,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
-	// The newest message that still counts; empty: none counts.
-	ToMessageId   string `protobuf:"bytes,2,opt,name=to_message_id,json=toMessageId,proto3" json:"to_message_id,omitempty"`
+	// The newest message that still counts. Either it or `all` is required.
+	ToMessageId string `protobuf:"bytes,2,opt,name=to_message_id,json=toMessageId,proto3" json:"to_message_id,omitempty"`
+	// No message counts any longer.
+	All           bool `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1354,6 +1356,13 @@ func (x *RollbackTopicRequest) GetToMessageId() string {
 		return x.ToMessageId
 	}
 	return ""
+}
+
+func (x *RollbackTopicRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
 }
 
 // RollbackTopicResponse says what was rolled back.
@@ -1491,10 +1500,11 @@ const file_pawl_conversation_v1_topic_service_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04name\x12 \n" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\"3\n" +
 	"\x16InterruptAgentResponse\x12\x19\n" +
-	"\btask_ids\x18\x01 \x03(\tR\ataskIds\"i\n" +
+	"\btask_ids\x18\x01 \x03(\tR\ataskIds\"{\n" +
 	"\x14RollbackTopicRequest\x12#\n" +
 	"\btopic_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\atopicId\x12,\n" +
-	"\rto_message_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vtoMessageId\"j\n" +
+	"\rto_message_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\vtoMessageId\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"j\n" +
 	"\x15RollbackTopicResponse\x12#\n" +
 	"\rmessage_count\x18\x01 \x01(\rR\fmessageCount\x12,\n" +
 	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds2\x9b\x10\n" +

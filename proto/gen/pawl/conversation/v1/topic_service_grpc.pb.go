@@ -47,7 +47,7 @@ type TopicServiceClient interface {
 	CreateTopic(ctx context.Context, in *CreateTopicRequest, opts ...grpc.CallOption) (*Topic, error)
 	// Returns a topic.
 	GetTopic(ctx context.Context, in *GetTopicRequest, opts ...grpc.CallOption) (*Topic, error)
-	// Lists the topics in which the caller participates, the one with the newest message first.
+	// Lists the topics in which the caller participates, the most recently active first: by `active_time`.
 	ListTopics(ctx context.Context, in *ListTopicsRequest, opts ...grpc.CallOption) (*ListTopicsResponse, error)
 	// Changes the fields that the mask names; without a mask, those that are set. Owners only.
 	UpdateTopic(ctx context.Context, in *UpdateTopicRequest, opts ...grpc.CallOption) (*Topic, error)
@@ -265,7 +265,7 @@ type TopicServiceServer interface {
 	CreateTopic(context.Context, *CreateTopicRequest) (*Topic, error)
 	// Returns a topic.
 	GetTopic(context.Context, *GetTopicRequest) (*Topic, error)
-	// Lists the topics in which the caller participates, the one with the newest message first.
+	// Lists the topics in which the caller participates, the most recently active first: by `active_time`.
 	ListTopics(context.Context, *ListTopicsRequest) (*ListTopicsResponse, error)
 	// Changes the fields that the mask names; without a mask, those that are set. Owners only.
 	UpdateTopic(context.Context, *UpdateTopicRequest) (*Topic, error)
