@@ -20,20 +20,28 @@ const (
 	secretPrefix = "whsec_"
 	// secretSize is the size of a key; the specification asks for 24 to 64 bytes.
 	secretSize = 32
-	// rotation is how long an old secret signs beside the new one.
+	// rotation is how long a secret signs after it was replaced.
 	rotation = 24 * time.Hour
+	// maxReplaced is how many replaced secrets sign beside the newest one.
+	maxReplaced = 3
 )
 
 // Secrets makes and uses the secrets of webhooks, which are stored encrypted.
 type Secrets struct{ Box *seal.Box }
 
-// Add gives a webhook a new secret and returns it. Older secrets stay valid for the time of a rotation; of these only the newest is kept.
+// Add gives a webhook a new secret and returns it. A replaced secret stays valid for the time of a rotation, unless maxReplaced newer ones were replaced too.
 func (s Secrets) Add(ref journal.WebhookRef, w *storagev1.Webhook, now time.Time) string {
 	key := make([]byte, secretSize)
 	_, _ = rand.Read(key) // never fails
 	secrets := []*storagev1.WebhookSecret{{Sealed: s.Box.Seal(nil, key, place(ref))}}
-	if old := w.GetSecrets(); len(old) > 0 {
-		secrets = append(secrets, &storagev1.WebhookSecret{Sealed: old[0].GetSealed(), ExpireTime: now.Add(rotation).UnixNano()})
+	for i, old := range w.GetSecrets() {
+		expires := old.GetExpireTime()
+		if i == 0 {
+			expires = now.Add(rotation).UnixNano()
+		}
+		if expires > now.UnixNano() && len(secrets) <= maxReplaced {
+			secrets = append(secrets, &storagev1.WebhookSecret{Sealed: old.GetSealed(), ExpireTime: expires})
+		}
 	}
 	w.Secrets = secrets
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)

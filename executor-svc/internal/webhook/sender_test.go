@@ -620,7 +620,7 @@ func (e *endless) Close() error {
 	return nil
 }
 
-// For 24 hours after a rotation both secrets sign, and then the new one.
+// For 24 hours after its rotation a secret signs beside the newer ones, also after further rotations; at most three replaced secrets do.
 func TestRotation(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ref := o.hook("https://example.com/")
@@ -632,21 +632,27 @@ func TestRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		second := o.Secrets.Add(ref, w, time.Now())
-		w.Rev = 2
-		if err := o.Journal.PutWebhook(t.Context(), ref, w, 1, 0); err != nil {
-			t.Fatal(err)
-		}
+		secrets := []string{first} // the newest first
 		for i, want := range []struct {
-			wait time.Duration
-			by   []string
-		}{{0, []string{second, first}}, {rotation - time.Minute, []string{second, first}}, {2 * time.Minute, []string{second}}} {
+			rotate, signs int
+			wait          time.Duration
+		}{
+			{1, 2, 0}, {0, 2, rotation - time.Minute}, {0, 1, 2 * time.Minute},
+			{1, 2, 0}, {1, 3, rotation / 2}, {0, 2, rotation/2 + time.Minute}, {4, 4, 0}, {0, 1, rotation + time.Minute},
+		} {
 			<-time.After(want.wait)
+			for range want.rotate {
+				w.Rev++
+				secrets = append([]string{o.Secrets.Add(ref, w, time.Now())}, secrets...)
+				if err := o.Journal.PutWebhook(t.Context(), ref, w, w.GetRev()-1, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
 			o.emit(1)
 			synctest.Wait()
 			p := o.posts[len(o.posts)-1]
 			var signatures []string
-			for _, secret := range want.by {
+			for _, secret := range secrets[:want.signs] {
 				key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 				if err != nil {
 					t.Fatal(err)

@@ -47,7 +47,8 @@ type WebhookServiceClient interface {
 	UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
 	// Deletes a webhook with its deliveries.
 	DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*DeleteWebhookResponse, error)
-	// Makes a new secret and returns the webhook with it. For 24 hours, deliveries are signed with the old secret too.
+	// Makes a new secret and returns the webhook with it. For 24 hours, deliveries are signed with the replaced secret too; at most three
+	// replaced secrets sign.
 	RotateWebhookSecret(ctx context.Context, in *RotateWebhookSecretRequest, opts ...grpc.CallOption) (*Webhook, error)
 	// Posts an event of type `webhook.ping` once, and returns how the receiver answered.
 	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*TestWebhookResponse, error)
@@ -172,7 +173,8 @@ type WebhookServiceServer interface {
 	UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error)
 	// Deletes a webhook with its deliveries.
 	DeleteWebhook(context.Context, *DeleteWebhookRequest) (*DeleteWebhookResponse, error)
-	// Makes a new secret and returns the webhook with it. For 24 hours, deliveries are signed with the old secret too.
+	// Makes a new secret and returns the webhook with it. For 24 hours, deliveries are signed with the replaced secret too; at most three
+	// replaced secrets sign.
 	RotateWebhookSecret(context.Context, *RotateWebhookSecretRequest) (*Webhook, error)
 	// Posts an event of type `webhook.ping` once, and returns how the receiver answered.
 	TestWebhook(context.Context, *TestWebhookRequest) (*TestWebhookResponse, error)
