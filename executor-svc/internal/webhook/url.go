@@ -14,7 +14,7 @@ import (
 
 const (
 	advice     = "an operator can allow it with --allow-webhook-addresses"
-	httpAdvice = "use https; or " + advice
+	httpAdvice = "use https and a public address; or " + advice
 )
 
 // Receivers checks the URLs of webhooks and posts to them.

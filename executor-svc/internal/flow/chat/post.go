@@ -93,7 +93,7 @@ func (r *rules) postEnd(f *storagev1.Fact) {
 	var reason, problem string
 	switch k := f.GetKind().(type) {
 	case *storagev1.Fact_FlowCancel:
-		reason, problem = interrupted+": "+k.FlowCancel, interrupted
+		reason, problem = interrupted+": "+strings.TrimPrefix(k.FlowCancel, interrupted+" "), interrupted
 	case *storagev1.Fact_FlowFailed:
 		reason, problem = k.FlowFailed.GetErrMsg(), k.FlowFailed.GetErrMsg()
 	default:
