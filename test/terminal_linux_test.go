@@ -110,9 +110,9 @@ func TestChatAtTheTerminal(t *testing.T) {
 	seen, code := atTheTerminal(t, sh.command(chat...), "PLEASE write\r", []string{
 		question, "e\r", "press enter", "x\r", "pprove the edited input", "y\r", "It is written.", "/files\r",
 		"no files", "PLEASE talk\r", "and talk", ctrlC, "ended early: interrupted", "/agents\r",
-		"@helper  agent helper", "PLEASE write\r", question, ctrlD, "the question stays open", "/agents\r", "@helper  agent helper", ctrlD,
+		"@helper  agent helper", "PLEASE write\r", question, "/agents\r", "@helper  agent helper", "", question, "/interrupt\r", "no longer open", "PLEASE write\r", question, ctrlD, "the question stays open", "/agents\r", "@helper  agent helper", ctrlD,
 	})
-	if raw, _ := os.ReadFile(effects); code != 0 || string(raw) != "twice\n" || !strings.Contains(seen, "read x") {
+	if raw, _ := os.ReadFile(effects); code != 0 || string(raw) != "twice\n" || !strings.Contains(seen, "read x") || strings.Contains(seen, "?: > ") {
 		t.Errorf("code %d, written %q\n%s", code, raw, seen)
 	}
 	seen, code = atTheTerminal(t, sh.command(chat...), "a\ry\r", []string{

@@ -55,9 +55,11 @@ type UI struct {
 	// LeaveNow is set if the command must end at once, because the person pressed Ctrl-C.
 	LeaveNow bool
 
-	lines    *Lines
-	keys     *keys                    // of EditLines; nil: the lines of In are not edited
-	prompter atomic.Pointer[Prompter] // the newest one; nil: there is none
+	lines *Lines
+	// setPrompt sets the prompt of the edited line; nil: it is not edited.
+	setPrompt func(string)
+	keys      *keys                    // of EditLines; nil: the lines of In are not edited
+	prompter  atomic.Pointer[Prompter] // the newest one; nil: there is none
 }
 
 // OS returns the UI of this process.
@@ -103,7 +105,7 @@ func (u *UI) Editor() func(context.Context, string) (string, error) {
 
 // Prompter returns a Prompter on the UI's streams.
 func (u *UI) Prompter() *Prompter {
-	p := &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now, Columns: u.ErrColumns()}
+	p := &Prompter{Lines: u.Lines(), Out: u.Err, Style: u.ErrStyle(), Edit: u.Editor(), Now: u.Now, Columns: u.ErrColumns(), setPrompt: u.setPrompt}
 	u.prompter.Store(p)
 	return p
 }

@@ -13,9 +13,12 @@ import (
 	"golang.org/x/term"
 )
 
+// linePrompt begins a line that the person edits, unless a question does.
+const linePrompt = "> "
+
 // EditLines lets the person edit the lines of In, with a history (arrow keys), below the texts that are written to Out and Err. It does nothing unless these
 // are a terminal. The caller calls restore at the end. Ctrl-C is an interrupt, and Ctrl-D ends the input. Answers to questions do not become part of the history.
-func (u *UI) EditLines(prompt string) (restore func(), err error) {
+func (u *UI) EditLines() (restore func(), err error) {
 	in, isFile := u.In.(*os.File)
 	if !isFile || !u.InTTY || !u.OutTTY || !u.ErrTTY || u.Getenv("TERM") == "dumb" {
 		return func() {}, nil
@@ -39,13 +42,14 @@ func (u *UI) EditLines(prompt string) (restore func(), err error) {
 	e := &editor{tty: struct {
 		io.Reader
 		io.Writer
-	}{typed, u.Out}, prompt: prompt, size: terminalSize}
-	t := term.NewTerminal(e.tty, prompt)
+	}{typed, u.Out}, size: terminalSize}
+	t := term.NewTerminal(e.tty, linePrompt)
 	t.History = &history{History: t.History, asking: func() bool { p := u.prompter.Load(); return p != nil && p.asking() }}
 	e.t.Store(t)
 	u.lines, u.keys, u.Out, u.Err, u.Live = NewLines(e), typed, e, e, false
+	u.setPrompt = func(prompt string) { e.t.Load().SetPrompt(prompt) }
 	return func() {
-		u.lines, u.keys, u.Out, u.Err, u.Live, u.Edit = lines, nil, out, errs, live, edit
+		u.lines, u.keys, u.Out, u.Err, u.Live, u.Edit, u.setPrompt = lines, nil, out, errs, live, edit, nil
 		_ = term.Restore(int(in.Fd()), state)
 		u.Printf("\n")
 	}, nil
@@ -114,11 +118,10 @@ func (h *history) Add(line string) {
 
 // editor reads the lines that a person edits at a terminal.
 type editor struct {
-	t      atomic.Pointer[term.Terminal]
-	tty    io.ReadWriter
-	prompt string
-	size   func() (columns, rows int)
-	rest   string // of the last line
+	t    atomic.Pointer[term.Terminal]
+	tty  io.ReadWriter
+	size func() (columns, rows int)
+	rest string // of the last line
 }
 
 // Write implements io.Writer: it writes above the line that the person edits.
@@ -133,7 +136,7 @@ func (e *editor) Read(p []byte) (int, error) {
 		}
 		line, err := t.ReadLine()
 		if errors.Is(err, io.EOF) { // a Terminal reports Ctrl-D at each further ReadLine
-			next := term.NewTerminal(e.tty, e.prompt)
+			next := term.NewTerminal(e.tty, linePrompt)
 			next.History = t.History
 			e.t.Store(next)
 		}

@@ -29,12 +29,15 @@ type Prompter struct {
 	Now   func() time.Time
 	// Columns is the width of the terminal; 0 if there is none.
 	Columns int
+	// Command runs a line that is a command instead of an answer, and reports whether it is one; nil: there are no commands.
+	Command func(ctx context.Context, line string) bool
 	// Subject is printed before the choices of a menu; it may be empty.
 	Subject string
 
-	draft draft
-	mu    sync.Mutex // guards asked
-	asked string     // the open question, in the terminal's last rows; else ""
+	draft     draft
+	setPrompt func(string) // of the editor; nil if there is none
+	mu        sync.Mutex   // guards asked
+	asked     string       // the open question, in the terminal's last rows; else ""
 }
 
 // Choice is one answer of a menu.
@@ -95,8 +98,21 @@ func (p *Prompter) Yes(ctx context.Context, what string) (bool, error) {
 	return text == "yes", nil
 }
 
-// Read prints the question and returns the next line, trimmed.
+// Read prints the question and returns the next line that is not a command, trimmed.
 func (p *Prompter) Read(ctx context.Context, question string) (string, error) {
+	for {
+		text, err := p.readLine(ctx, question)
+		if err != nil || p.Command == nil || !p.Command(ctx, text) {
+			return text, err
+		}
+	}
+}
+
+func (p *Prompter) readLine(ctx context.Context, question string) (string, error) {
+	if p.setPrompt != nil {
+		p.setPrompt("")
+		defer p.setPrompt(linePrompt)
+	}
 	p.mu.Lock()
 	p.asked = question
 	p.Print("%s", question)

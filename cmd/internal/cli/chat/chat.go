@@ -42,7 +42,7 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	restore, err := u.EditLines("> ")
+	restore, err := u.EditLines()
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	t := &talk{u: u, s: s, topic: topic, ext: ext, folder: folder, work: newWork(), view: &view{u: u, byLine: u.InTTY, posted: map[string]bool{}, quotes: map[string]string{}}}
 	if u.CanAsk() && !u.JSON {
 		t.ask = &task.Asker{Prompter: u.Prompter()}
-		t.ask.Alias = folder.TaskAlias
+		t.ask.Alias, t.ask.Command = folder.TaskAlias, t.commandAtQuestion
 		u.Note("topic %s %s: %s; /help explains", ui.ShortID(topic.GetId()), title(topic), strings.Join(names(topic), ", "))
 		const shown = 10
 		messages, err := last(ctx, s, topic.GetId(), shown)
@@ -192,10 +192,11 @@ type talk struct {
 	asked        []*conversationv1.Message // open questions, oldest first
 	answers      chan answer               // of the first one, which is being asked; nil: none is being asked
 	cancelAsking context.CancelFunc
-	reading      *reading    // nil: no line is being read
-	calls        chan string // tool calls of agents
-	ended        bool        // the input has ended
-	interrupted  bool        // the person interrupted the agents, and has typed nothing since
+	reading      *reading          // nil: no line is being read
+	calls        chan string       // tool calls of agents
+	commands     chan typedCommand // typed at a question
+	ended        bool              // the input has ended
+	interrupted  bool              // the person interrupted the agents, and has typed nothing since
 }
 
 // isOpen reports whether a message asks a question that is still unanswered, as far as the user may see the task.
@@ -226,7 +227,7 @@ func (t *talk) run(ctx context.Context) error {
 	interrupts, release := t.u.Signals.Take()
 	defer release()
 	events := follow(ctx, t.s, t.topic.GetId(), t.topic.GetLastSeq())
-	t.calls = make(chan string)
+	t.calls, t.commands = make(chan string), make(chan typedCommand)
 	for {
 		if done, waits := t.work.done(); t.ended && (done || t.u.InTTY) && t.answers == nil {
 			return t.exit(waits)
@@ -260,6 +261,9 @@ func (t *talk) next(ctx context.Context, events <-chan item, interrupts <-chan s
 		return t.line(ctx, in)
 	case a := <-t.answers:
 		return t.answered(ctx, a)
+	case c := <-t.commands:
+		defer close(c.done)
+		return t.report(t.command(ctx, c.words))
 	case call := <-t.calls:
 		t.view.remark("%s", call)
 		return nil
@@ -329,6 +333,12 @@ func (t *talk) event(ctx context.Context, ev *conversationv1.TopicEvent) error {
 		t.asked = append(t.asked, m)
 	case m.GetAnsweredWaitId() != "":
 		t.close(m.GetReplyTo())
+	case ev.GetAgentSilent() != nil:
+		for _, question := range slices.Clone(t.asked) {
+			if question.GetTaskId() == ev.GetTaskId() {
+				t.close(question.GetId())
+			}
+		}
 	}
 	switch p := ev.GetParticipant(); {
 	case p != nil:

@@ -50,6 +50,26 @@ func (t *talk) command(ctx context.Context, words []string) error {
 	return nil
 }
 
+// typedCommand is a command that was typed at a question.
+type typedCommand struct {
+	words []string
+	done  chan struct{} // is closed when the command has run
+}
+
+// commandAtQuestion lets run execute a line that is a command, and reports whether it is one. Other lines that begin with / are answers, such as paths.
+func (t *talk) commandAtQuestion(ctx context.Context, line string) bool {
+	c := typedCommand{strings.Fields(line), make(chan struct{})}
+	if len(c.words) == 0 || !slices.Contains([]string{"/help", "/agents", "/files", "/interrupt", "/rollback", "/quit"}, c.words[0]) {
+		return false
+	}
+	select {
+	case t.commands <- c:
+		<-c.done
+	case <-ctx.Done():
+	}
+	return true
+}
+
 // messages returns all messages that count, oldest first.
 func (t *talk) messages(ctx context.Context) ([]*conversationv1.Message, error) {
 	list, err := discover.All(ctx, t.s.Topics.ListMessages, &conversationv1.ListMessagesRequest{TopicId: t.topic.GetId(), OldestFirst: true})
