@@ -19,6 +19,9 @@ import (
 func Write(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
+		if inPath, ok := errors.AsType[*fs.PathError](err); ok { // it names the temporary file
+			err = inPath.Err
+		}
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err = write(tmp); err == nil {

@@ -98,6 +98,10 @@ func TestFailedWrite(t *testing.T) {
 			t.Errorf("error %v, want one of %s with %v", err, path, failure)
 		}
 	}
+	nowhere := filepath.Join(path, "file")
+	if err := privatefile.Write(nowhere, nil); err == nil || strings.Count(err.Error(), "file") != 2 { // the temporary file is not named
+		t.Errorf("in a folder that does not exist: %v", err)
+	}
 	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 1 {
 		t.Errorf("files %v, %v", files, err)

@@ -111,6 +111,9 @@ func (a *App) parser(grammar *Grammar, onExit func(int)) (*kong.Kong, error) {
 // notANumber matches the parser's message about a flag that takes a whole number.
 var notANumber = regexp.MustCompile(`expected (?:a valid \d+ bit uint|uint value) but got ("[^"]*").*`)
 
+// noFile begins the parser's message about an argument that names no file.
+var noFile = regexp.MustCompile(`^<[a-z]+>: stat `)
+
 // usageError turns an error of the parser into a usage error with the advice to see the command's help.
 func usageError(err error) error {
 	var inner *ui.Error
@@ -124,7 +127,7 @@ func usageError(err error) error {
 			command = node.FullPath()
 		}
 	}
-	return ui.Usagef("%s", notANumber.ReplaceAllString(err.Error(), "$1 is negative, too large, or no whole number")).Then("%s --help", command)
+	return ui.Usagef("%s", notANumber.ReplaceAllString(noFile.ReplaceAllString(err.Error(), ""), "$1 is negative, too large, or no whole number")).Then("%s --help", command)
 }
 
 // adjustFlags removes the environment variables of --version and of each command's own flags, except those of pawl up and pawl keys. It also

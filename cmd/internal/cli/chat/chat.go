@@ -47,7 +47,7 @@ func (c *Cmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 		return err
 	}
 	defer restore()
-	t := &talk{u: u, s: s, topic: topic, ext: ext, folder: folder, work: newWork(), view: &view{u: u, byLine: u.InTTY, posted: map[string]bool{}, quotes: map[string]string{}}}
+	t := &talk{u: u, s: s, topic: topic, ext: ext, folder: folder, work: newWork(), view: &view{u: u, flags: s.Flags(), byLine: u.InTTY, posted: map[string]bool{}, quotes: map[string]string{}}}
 	if u.CanAsk() && !u.JSON {
 		t.ask = &task.Asker{Prompter: u.Prompter()}
 		t.ask.Alias, t.ask.Command = folder.TaskAlias, t.commandAtQuestion

@@ -158,10 +158,10 @@ func nameOf(sub string) string { return strings.Trim(unnameable.ReplaceAllString
 // AddCmd is `pawl topics add`.
 type AddCmd struct {
 	OneTopic
-	Agent string `xor:"who" required:"" complete:"agent" placeholder:"ID" help:"The agent; one of yours. It acts with your rights."`
-	User  string `xor:"who" required:"" placeholder:"SUB" help:"The user."`
-	Name  string `placeholder:"NAME" help:"The name in the topic, by which messages mention it (default: the agent's or user's id)."`
-	Role  string `enum:"owner,member,reader," default:"" placeholder:"ROLE" help:"What a person may do: owner, member or reader (default: member)."`
+	Agent string  `xor:"who" required:"" complete:"agent" placeholder:"ID" help:"The agent; one of yours. It acts with your rights."`
+	User  string  `xor:"who" required:"" placeholder:"SUB" help:"The user."`
+	Name  string  `placeholder:"NAME" help:"The name in the topic, by which messages mention it (default: the agent's or user's id)."`
+	Role  *string `enum:"owner,member,reader" placeholder:"ROLE" help:"What a person may do: owner, member or reader (default: member)."`
 }
 
 // Run adds a participant.
@@ -170,7 +170,11 @@ func (c *AddCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error {
 	if err != nil {
 		return err
 	}
-	p := &conversationv1.Participant{Name: c.Name, Who: &conversationv1.Participant_AgentId{AgentId: c.Agent}, Role: ui.EnumValue[conversationv1.Role](c.Role)}
+	var role conversationv1.Role
+	if c.Role != nil {
+		role = ui.EnumValue[conversationv1.Role](*c.Role)
+	}
+	p := &conversationv1.Participant{Name: c.Name, Who: &conversationv1.Participant_AgentId{AgentId: c.Agent}, Role: role}
 	if c.User != "" {
 		p.Name, p.Who = cmp.Or(c.Name, nameOf(c.User)), &conversationv1.Participant_UserSub{UserSub: c.User}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"pawl.dev/cmd/internal/cli/task"
 	"pawl.dev/cmd/internal/ui"
 	conversationv1 "pawl.dev/proto/gen/pawl/conversation/v1"
 )
@@ -13,6 +14,7 @@ type view struct {
 	u *ui.UI
 	// byLine is set if text must be written in whole lines, because the person edits a line below it.
 	byLine bool
+	flags  string            // of commands that are named
 	posted map[string]bool   // ids of messages that the person wrote here
 	quotes map[string]string // the beginnings of messages, by their ids
 
@@ -27,7 +29,7 @@ func (v *view) event(ev *conversationv1.TopicEvent) {
 	case *conversationv1.TopicEvent_NewMessage:
 		v.message(e.NewMessage)
 		if e.NewMessage.GetWait() != nil {
-			v.remark("it waits for an answer: pawl show %s", ui.ShortID(ev.GetTaskId()))
+			v.remark("it waits for an answer: %s", task.AnswerCommand(ev.GetTaskId(), e.NewMessage.GetWait(), v.flags))
 		}
 	case *conversationv1.TopicEvent_StreamChunk:
 		v.chunk(ev.GetAgent(), e.StreamChunk)

@@ -304,6 +304,11 @@ func nextCommands(taskID string, wait *executorv1.Wait, flags string) []nextComm
 	return []nextCommand{next("approve", waitID, ""), next("reject", waitID, rejectionText(wait))}
 }
 
+// AnswerCommand returns the command that answers a wait.
+func AnswerCommand(taskID string, wait *executorv1.Wait, flags string) string {
+	return nextCommands(ui.ShortID(taskID), wait, flags)[0].command
+}
+
 // waitFlag returns " --wait ID" if wait is one of several open input waits, else "".
 func waitFlag(task *executorv1.Task, wait *executorv1.Wait) string {
 	isOther := func(w *executorv1.Wait) bool { return w.GetKind() == waitInput && w.GetId() != wait.GetId() }

@@ -21,7 +21,7 @@ var codeCommands = []string{"cargo", "git", "go", "gofmt", "make", "node", "npm"
 type CodeCmd struct {
 	Goal string `arg:"" help:"What to do, in plain words."`
 
-	PlanOnly     bool     `help:"Print the plan and end. Nothing is run or changed."`
+	PlanOnly     bool     `help:"Print the plan and end. Nothing is run or changed; the task stays in pawl tasks as cancelled, with its plan."`
 	YesSafe      *bool    `negatable:"" help:"Run steps that only read without approval; changes of files and commands are asked about. Default: yes, or the policy of --agent. --no-yes-safe asks about every step."`
 	AllowCommand []string `sep:"none" placeholder:"NAME" help:"A further program that the task may run (repeatable; always: cargo, git, go, gofmt, make, node, npm, npx, pytest, python3)."`
 	Network      bool     `help:"Let the programs that the task runs use all networks. They then also reach servers on this computer: a Pawl without keys takes their requests as yours."`

@@ -53,7 +53,7 @@ func (c *TasksCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 
 func (c *TasksCmd) request() (*executorv1.ListTasksRequest, error) {
 	if c.Limit < 1 || c.Limit > 1000 {
-		return nil, ui.Usagef("--limit must be from 1 to 1000").Then("use --page-token to see more")
+		return nil, ui.Usagef("--limit must be from 1 to 1000").Then("leave it out to see 20 tasks; --page-token shows more")
 	}
 	req := &executorv1.ListTasksRequest{
 		PageSize: c.Limit, PageToken: c.PageToken, AgentId: c.Agent, ConversationId: c.Conversation,

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -248,6 +249,8 @@ func (d *Draft) failNoProgress(limit uint32) {
 }
 
 func endedError(s executorv1.ExecutorStatus) error {
-	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED,
-		"the task has ended (%s); start a new one", s.String()[len("EXECUTOR_STATUS_"):])
+	how := map[executorv1.ExecutorStatus]string{
+		executorv1.ExecutorStatus_EXECUTOR_STATUS_SUCCESS: "is done", executorv1.ExecutorStatus_EXECUTOR_STATUS_ERROR: "has failed",
+	}[s]
+	return errs.New(codes.FailedPrecondition, commonv1.ErrorReason_ERROR_REASON_TASK_ENDED, "the task has ended: it %s; start a new one", cmp.Or(how, "was cancelled"))
 }
