@@ -161,6 +161,31 @@ func TestMembersAnswerInTheTopic(t *testing.T) {
 	}
 }
 
+// An equal answer that is given again, also by ResumeTask, is one message.
+func TestAnswerTwice(t *testing.T) {
+	as, topic, ask := asking(t)
+	ann, bob, ctx := as("ann"), as("bob"), t.Context()
+	req := &conversationv1.PostMessageRequest{
+		TopicId: topic.GetId(), Message: &conversationv1.Message{ReplyTo: ask.GetId()},
+		Answer: &conversationv1.WaitAnswer{Answer: &conversationv1.WaitAnswer_Approve{Approve: &executorv1.Approve{}}},
+	}
+	first, err := bob.PostMessage(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ann.tasks.ResumeTask(ctx, &executorv1.ResumeTaskRequest{Id: ask.GetTaskId(), WaitId: ask.GetWait().GetId(), Answer: &executorv1.ResumeTaskRequest_Approve{Approve: &executorv1.Approve{}}})
+	if err != nil {
+		t.Errorf("ResumeTask: %v", err)
+	}
+	if again, err := ann.PostMessage(ctx, req); err != nil || again.GetId() != first.GetId() || again.GetSender() != "bob" {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	page, err := ann.ListMessages(ctx, &conversationv1.ListMessagesRequest{TopicId: topic.GetId()})
+	if n := strings.Count(texts(page.GetMessages()), "approved"); err != nil || n != 1 {
+		t.Errorf("%d answers in %s, %v", n, texts(page.GetMessages()), err)
+	}
+}
+
 // ResumeTask takes answers of members of the task's topic too; they see nothing else of the task.
 func TestMembersResumeTasks(t *testing.T) {
 	as, topic, ask := asking(t)

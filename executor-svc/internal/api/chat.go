@@ -177,7 +177,7 @@ func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string
 	}
 	_, _, err = s.Journal.Post(ctx, journal.Post{TopicID: chat.GetTopicId(), Now: time.Now(), Facts: []*storagev1.TopicFact{{
 		Kind: &storagev1.TopicFact_Message{Message: &storagev1.TopicMessage{
-			Id: "answer/" + t.ID + "/" + waitID, Sender: p.GetName(), ReplyTo: question.GetId(), AnsweredWaitId: waitID, Text: answerText(question.GetWait(), c),
+			Id: answerID(t.ID, waitID), Sender: p.GetName(), ReplyTo: question.GetId(), AnsweredWaitId: waitID, Text: answerText(question.GetWait(), c),
 		}},
 	}}, Answers: chat.GetMessageSeq()})
 	if errors.Is(err, journal.ErrNotFound) {
@@ -185,6 +185,9 @@ func (s *Tasks) recordAnswer(ctx context.Context, t *journal.Task, waitID string
 	}
 	return apiError(err, nil)
 }
+
+// answerID returns the id of the message that answers a wait, unless its sender chose one.
+func answerID(taskID, waitID string) string { return "answer/" + taskID + "/" + waitID }
 
 // question returns the message by which a task asked the question of a wait; nil if the topic has none.
 func (s *Tasks) question(ctx context.Context, t *journal.Task, waitID string) (*storagev1.TopicMessage, error) {

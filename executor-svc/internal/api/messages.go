@@ -61,6 +61,7 @@ func (s *Topics) PostMessage(ctx context.Context, req *conversationv1.PostMessag
 			return nil, err
 		}
 	}
+	m.Id = cmp.Or(m.GetId(), uuid.Must(uuid.NewV7()).String())
 	p := journal.Post{TopicID: v.topic.ID, Now: time.Now(), Facts: []*storagev1.TopicFact{{Kind: &storagev1.TopicFact_Message{Message: m}}}}
 	if req.GetAnswer() == nil { // the number of answers is bounded by that of waits
 		if err := s.checkBytes(ctx, v); err != nil {
@@ -106,10 +107,10 @@ func (s *Topics) message(ctx context.Context, topicID, id string) (*journal.Topi
 	return m, nil
 }
 
-// newMessage checks a person's message and returns it as it is stored.
+// newMessage checks a person's message and returns it as it is stored; its id may be empty.
 func (s *Topics) newMessage(ctx context.Context, v *visit, in *conversationv1.Message) (*storagev1.TopicMessage, error) {
 	m := &storagev1.TopicMessage{
-		Id: cmp.Or(in.GetId(), uuid.Must(uuid.NewV7()).String()), Sender: v.me.GetName(), Text: in.GetText(), ReplyTo: in.GetReplyTo(), Mentions: in.GetMentions(),
+		Id: in.GetId(), Sender: v.me.GetName(), Text: in.GetText(), ReplyTo: in.GetReplyTo(), Mentions: in.GetMentions(),
 	}
 	if in.GetReplyTo() != "" {
 		if _, err := s.message(ctx, v.topic.ID, in.GetReplyTo()); err != nil {
@@ -192,6 +193,7 @@ func (s *Topics) answerWait(ctx context.Context, v *visit, m *storagev1.TopicMes
 		return apiError(err, taskNotFound(question.TaskID))
 	}
 	m.AnsweredWaitId, m.Text = resume.GetWaitId(), cmp.Or(m.GetText(), answerText(question.GetWait(), c))
+	m.Id = cmp.Or(m.GetId(), answerID(t.ID, resume.GetWaitId())) // an equal answer is not posted twice
 	return s.tasks.answer(ctx, t, c, resume.GetWaitId())
 }
 
