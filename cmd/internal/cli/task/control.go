@@ -8,7 +8,9 @@ import (
 
 	"pawl.dev/cmd/internal/discover"
 	"pawl.dev/cmd/internal/ui"
+	commonv1 "pawl.dev/proto/gen/pawl/common/v1"
 	executorv1 "pawl.dev/proto/gen/pawl/executor/v1"
+	"pawl.dev/services/errs"
 )
 
 // StopFlags name the task to cancel or pause, and the reason.
@@ -88,6 +90,9 @@ func (c *PauseCmd) Run(ctx context.Context, u *ui.UI, s *discover.Session) error
 		return err
 	}
 	task, err := s.Tasks.PauseTask(ctx, &executorv1.PauseTaskRequest{Id: id, Reason: c.Reason})
+	if errs.Reason(err) == commonv1.ErrorReason_ERROR_REASON_TASK_ENDED {
+		return ui.AsError(err).Then("pawl show %s%s", ui.ShortID(id), s.Flags())
+	}
 	if err == nil && !c.Detach && !stopped(task) {
 		if !u.JSON {
 			u.Note("waiting for %s; nothing new starts (Ctrl-C leaves, and the task still pauses)", runningCalls(task))
