@@ -265,7 +265,7 @@ func TestRightsInATopic(t *testing.T) {
 			return err
 		},
 		"RollbackTopic": func(u *user) error {
-			_, err := u.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId()})
+			_, err := u.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), All: true})
 			return err
 		},
 		"InterruptAgent": func(u *user) error {
@@ -337,7 +337,7 @@ func TestConcurrentChangesOfATopic(t *testing.T) {
 				}
 			}
 			if i%3 == 0 {
-				_, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId()})
+				_, err := ann.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topic.GetId(), All: true})
 				if err != nil && errs.Reason(err) != commonv1.ErrorReason_ERROR_REASON_TOPIC_ARCHIVED {
 					t.Errorf("RollbackTopic: %v", err)
 				}

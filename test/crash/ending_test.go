@@ -33,7 +33,7 @@ const asker = "asker"
 
 var endings = []ending{
 	{"rollback", "Post", func(ctx context.Context, topics conversationv1.TopicServiceClient, topicID string) error {
-		_, err := topics.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topicID})
+		_, err := topics.RollbackTopic(ctx, &conversationv1.RollbackTopicRequest{TopicId: topicID, All: true})
 		return err
 	}},
 	{"interruption", "Post", func(ctx context.Context, topics conversationv1.TopicServiceClient, topicID string) error {
