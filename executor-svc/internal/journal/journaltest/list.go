@@ -25,8 +25,8 @@ func listTests() map[string]test {
 
 func listPages(t *testing.T, j journal.Journal, _ func() journal.Journal) {
 	var want []string
-	for range 5 {
-		n := NewTask("ann")
+	for i := range 5 {
+		n := NewTaskAt("ann", start.Add(time.Duration(i)*time.Millisecond)) // ids order tasks by their millisecond
 		create(t, j, n)
 		want = append([]string{n.ID}, want...)
 	}
