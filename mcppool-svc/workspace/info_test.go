@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -51,11 +52,7 @@ func TestGetFileInfo(t *testing.T) {
 func TestGetFileInfoCountsNoLinesOfLargeFiles(t *testing.T) {
 	root := tree(t, nil)
 	for name, size := range map[string]int{"at": maxCountedBytes, "over": maxCountedBytes + 1} {
-		content := make([]byte, size)
-		for i := range content {
-			content[i] = '\n'
-		}
-		must(t, os.WriteFile(filepath.Join(root, name), content, 0o644))
+		must(t, os.WriteFile(filepath.Join(root, name), bytes.Repeat([]byte("\n"), size), 0o644))
 	}
 	c := inProcess(t, newServer(t, root))
 	if got := call[infoOutput](t, c, "get_file_info", args{"path": "at"}); got.Lines == nil || *got.Lines != maxCountedBytes {
