@@ -26,7 +26,7 @@ func child(t *testing.T, mode, root string) *exec.Cmd {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestChild$", "-test.v")
-	cmd.Env, cmd.Dir = append(os.Environ(), childMode+"="+mode), root
+	cmd.Env, cmd.Dir = append(os.Environ(), childMode+"="+mode, "GORACE=atexit_sleep_ms=0"), root // the race detector waits a second at each exit
 	return cmd
 }
 

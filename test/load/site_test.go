@@ -112,7 +112,8 @@ func (s *site) withstandOne(t *testing.T, a aim) {
 		t.Fatal(err)
 	}
 	attacker := exec.CommandContext(t.Context(), os.Args[0])
-	attacker.Env, attacker.Stderr = append(os.Environ(), attackVariable+"="+string(value)), os.Stderr
+	// The race detector waits a second when the attacker exits.
+	attacker.Env, attacker.Stderr = append(os.Environ(), attackVariable+"="+string(value), "GORACE=atexit_sleep_ms=0"), os.Stderr
 	ctx, cancel := context.WithTimeout(t.Context(), a.Hold)
 	defer cancel()
 	before := s.memory(t)

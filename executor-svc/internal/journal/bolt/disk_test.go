@@ -33,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	path = filepath.Join(t.TempDir(), "journal.db")
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
-	cmd.Env = append(os.Environ(), envFullDisk+"="+path)
+	cmd.Env = append(os.Environ(), envFullDisk+"="+path, "GORACE=atexit_sleep_ms=0") // the race detector waits a second at each exit
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
