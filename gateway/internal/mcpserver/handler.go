@@ -297,12 +297,6 @@ func (q *request) identifyModern(header, stated string) error {
 	return q.checkHeaders()
 }
 
-func unknownRevision(requested string) *rpcError {
-	e := errorf(unsupportedVersion, "the revision %.40q is not known here", requested)
-	e.Data = map[string]any{"supported": revisions, "requested": requested}
-	return e
-}
-
 // checkHeaders checks that the headers name the method and its object.
 func (q *request) checkHeaders() error {
 	if got := q.Header.Get("Mcp-Method"); got != q.method && q.id != nil {

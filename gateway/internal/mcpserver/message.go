@@ -44,6 +44,12 @@ func errorf(code int, format string, args ...any) *rpcError {
 
 func (e *rpcError) with(status int) *rpcError { e.status = status; return e }
 
+func unknownRevision(requested string) *rpcError {
+	e := errorf(unsupportedVersion, "the revision %.40q is not known here", requested)
+	e.Data = map[string]any{"supported": revisions, "requested": requested}
+	return e
+}
+
 // errorOf returns the rpcError of an error of the pool.
 func errorOf(err error) *rpcError {
 	if e, ok := err.(*rpcError); ok { //nolint:errorlint // they are never wrapped

@@ -271,7 +271,7 @@ func (q *responseRequest) completion(before []chatMessage) (*pipelinev1.Complete
 	for i, t := range q.Tools {
 		if t.Type == "mcp" && string(t.RequireApproval) == `"always"` {
 			path := at("tools", i) + ".require_approval"
-			return nil, invalid(path, "`%s` cannot be \"always\", because this request waits for nobody; set `background`, choose an agent, or leave it out: tools that do more than read are then refused", path)
+			return nil, invalid(path, "`%s` cannot be \"always\", because this request waits for no person; set `background`, choose an agent, or leave it out: tools that do more than read are then refused", path)
 		}
 		for _, name := range t.AllowedTools {
 			restricted[t.ServerLabel] = true
