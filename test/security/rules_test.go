@@ -112,7 +112,7 @@ var rules = []rule{
 	{rpc: topics + "AddParticipant", who: named, body: `{"topicId": "$topic", "participant": {"userSub": "eve"}}`, change: true},
 	{rpc: topics + "PostMessage", who: named, body: `{"topicId": "$topic", "message": {"text": "hello"}}`, change: true},
 	{rpc: topics + "InterruptAgent", who: named, body: `{"topicId": "$topic", "name": "helper"}`, change: true},
-	{rpc: topics + "RollbackTopic", who: named, body: `{"topicId": "$topic"}`, change: true},
+	{rpc: topics + "RollbackTopic", who: named, body: `{"topicId": "$topic", "all": true}`, change: true},
 	{rpc: topics + "RemoveParticipant", who: named, body: `{"topicId": "$topic", "name": "helper"}`, change: true},
 	{rpc: topics + "ArchiveTopic", who: named, body: `{"id": "$topic"}`, change: true},
 	{rpc: topics + "DeleteTopic", who: named, body: `{"id": "$topic"}`, change: true},
