@@ -432,13 +432,19 @@ func TestMCPCallsWhenProcessesEnd(t *testing.T) {
 	if got := begin("run_task", task, kill("executor-svc")); !strings.Contains(got, "resume_task and the task_id") {
 		t.Errorf("the executor was killed: %s", got)
 	}
-	stop := func() {
-		if err := target.Processes["gateway"].Terminate(); err != nil {
-			t.Error(err)
+	stop := func(name string) func() {
+		return func() {
+			if err := target.Processes[name].Terminate(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	if got := begin("t__slow", `{"steps":100}`, stop); !strings.Contains(got, "100 steps") {
+	if got := begin("t__slow", `{"steps":100}`, stop("gateway")); !strings.Contains(got, "100 steps") {
 		t.Errorf("the gateway stops: %s", got)
+	}
+	target = rig.Binary(t, binaries, rig.Options{})
+	if got := begin("t__slow", `{"steps":100}`, stop("pawl")); !strings.Contains(got, "100 steps") {
+		t.Errorf("pawl up stops: %s", got)
 	}
 }
 

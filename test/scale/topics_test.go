@@ -134,7 +134,7 @@ func (w *talk) watchAll(ctx context.Context, t *testing.T, watching *sync.WaitGr
 	})
 }
 
-// watchWithoutReading starts a watcher of each topic on a connection that nothing is read from any more.
+// watchWithoutReading starts a watcher of each topic on a connection, and then stops reading from the connection.
 func (w *talk) watchWithoutReading(ctx context.Context, t *testing.T, addr string) {
 	t.Helper()
 	end, stop := context.WithCancel(context.Background())

@@ -57,7 +57,7 @@ func secrets(t testing.TB) webhook.Secrets {
 	return webhook.Secrets{Box: box}
 }
 
-// openHooks makes the webhooks: of each user's tasks, and of the topics for bob, who is always there.
+// openHooks makes the webhooks: one of each user's tasks, and one of each topic for bob, who takes part in all of them to the end.
 func (w *world) openHooks(t testing.TB, store *bolt.Store) {
 	if !w.cfg.hooks {
 		return

@@ -14,21 +14,8 @@ import (
 
 // Compact does not remove a log whose last record is damaged, the only trace of an acknowledged change: opening reports it.
 func TestCompactOfATornLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "journal.db")
-	s := open(t, path)
-	o := newOwned(t, s)
-	for range 4 {
-		if err := o.commit(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	copied := copyJournal(t, path)
-	log := journaltest.Files(copied)[0]
-	raw, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw[len(strings.TrimRight(string(raw), "\x00"))-3] ^= 1 // the newest acknowledged record
+	_, copied, log, raw, end := loggedCommits(t)
+	raw[end-3] ^= 1 // the newest acknowledged record
 	if err := os.WriteFile(log, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}

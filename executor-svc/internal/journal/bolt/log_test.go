@@ -235,23 +235,29 @@ func TestKilledWhileApplying(t *testing.T) {
 	}
 }
 
-// The log is cut off at each of its last 900 bytes: the changes before the cut are there.
-func TestLogCutOff(t *testing.T) {
+// loggedCommits returns a task after 4 commits, a copy of its journal as a killed process leaves it, and the copy's log: its path, its bytes and where its records end.
+func loggedCommits(t *testing.T) (o *owned, copied, log string, raw []byte, end int) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "journal.db")
 	s := open(t, path)
-	o := newOwned(t, s)
+	o = newOwned(t, s)
 	for range 4 {
 		if err := o.commit(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	copied := copyJournal(t, path)
-	log := journaltest.Files(copied)[0]
+	copied = copyJournal(t, path)
+	log = journaltest.Files(copied)[0]
 	raw, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := len(strings.TrimRight(string(raw), "\x00"))
+	return o, copied, log, raw, len(strings.TrimRight(string(raw), "\x00"))
+}
+
+// The log is cut off at each of its last 900 bytes: the changes before the cut are there.
+func TestLogCutOff(t *testing.T) {
+	o, copied, log, raw, end := loggedCommits(t)
 	seen := map[uint64]int{}
 	for cut := end; cut > end-900; cut-- {
 		if err := os.WriteFile(log, append(append([]byte(nil), raw[:cut]...), make([]byte, len(raw)-cut)...), 0o600); err != nil {
@@ -270,7 +276,7 @@ func TestLogCutOff(t *testing.T) {
 	if seen[o.rev-1] == 0 || seen[o.rev-2] == 0 || seen[o.rev]+seen[o.rev-1]+seen[o.rev-2]+seen[o.rev-3] != 900 {
 		t.Errorf("records that are there, and how often: %v", seen)
 	}
-	s = open(t, copied)
+	s := open(t, copied)
 	o.expect(t, s, o.rev-3, o.rev-1)
 	if s.Suspect() == nil {
 		t.Error("no problem reports the incomplete last record")
